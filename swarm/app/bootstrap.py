@@ -42,7 +42,7 @@ from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
 from swarm.entrypoints.slack.button_presses import Press
 from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor
-from swarm.entrypoints.slack.slack_events import Handle, SlackEntryPoint
+from swarm.entrypoints.slack.slack_events import Handle, Opened, SlackEntryPoint
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import ConnectionLimits
@@ -54,6 +54,7 @@ from swarm.services.intake.commands import Commands
 from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.homes import HomeTabs
 from swarm.services.intake.ingest import Ingest
+from swarm.services.intake.panes import Panes
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
@@ -162,10 +163,13 @@ def build(
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
     buttons = Buttons(database, operating_policy, standings, me, slack.names)
     run_control = RunControl(database, operating_policy, me.team, standings)
+    panes = Panes(database, operating_policy, me.team, standings, rosters)
     homes = HomeTabs(database, gateway.personal, me, operating_policy, standings, slack.names, monotonic=_elapsed)
     commands = Commands(database, operating_policy, me, standings, slack.names)
     doors = RequestDoor(gateway, services.decisions), CommandDoor(gateway, commands, homes)
-    slack_entry_point = _slack_entry_point(settings, gateway, hearing, handle, buttons.press, run_control, doors)
+    slack_entry_point = _slack_entry_point(
+        settings, gateway, hearing, handle, buttons.press, run_control, panes.opened, doors
+    )
     terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
     runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
@@ -258,7 +262,7 @@ def _streaming_agents(
         me=me,
         operating_policy=operating_policy,
         recovery=recovery,
-        stop_button_seconds=None if settings.slack.agent_sessions else settings.slack.stop_button_after_seconds,
+        stop_button_seconds=settings.slack.stop_button_after_seconds,
     )
     running = ActiveRuns(run_context)
     news = RunNotifications(services.work, services.tasks, services.delegations, running)
@@ -394,6 +398,7 @@ def _slack_entry_point(
     handle: Handle,
     press: Press,
     run_control: RunControl,
+    opened: Opened,
     doors: tuple[RequestDoor, CommandDoor],
 ) -> SlackEntryPoint:
     return SlackEntryPoint(
@@ -401,6 +406,7 @@ def _slack_entry_point(
         handle,
         press,
         stopped=run_control.stop_session,
+        opened=opened,
         requests=doors[0],
         commands=doors[1],
         hearing=hearing,

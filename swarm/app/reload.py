@@ -36,6 +36,8 @@ LIVE: Final = (
 """The keys that a reload changes, with all keys below them."""
 
 _BY_ID: Final = ".agent_id"
+_LIVE_OF_AGENTS: Final = ".suggested_prompts"
+"""The key of each agent that a reload changes as well."""
 
 _log = structlog.get_logger(__name__)
 
@@ -190,4 +192,4 @@ class Reloader:
 
 
 def _is_live(key: str) -> bool:
-    return any(key == live or key.startswith(f"{live}.") for live in LIVE)
+    return key.endswith(_LIVE_OF_AGENTS) or any(key == live or key.startswith(f"{live}.") for live in LIVE)

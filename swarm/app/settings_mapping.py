@@ -59,6 +59,12 @@ def policies(settings: Settings) -> Policies:
         ),
         webhooks=webhook_endpoints(settings),
         agent_access={name: _access(name, chosen) for name, chosen in settings.agents.access.items()},
+        agent_prompts={
+            name: tuple(one.prompt for one in chosen.suggested_prompts)
+            for agents in (settings.agents.remote_in_full, settings.agents.builtin)
+            for name, chosen in agents.items()
+            if chosen.suggested_prompts
+        },
     )
 
 

@@ -129,7 +129,8 @@ def manifest(
     *,
     mode: SlackMode = SlackMode.SOCKET,
     url: str = "https://example.com/slack/events",
-    agent: Annotated[bool, Parameter(negative=())] = False,
+    assistant_view: Annotated[bool, Parameter(negative=())] = False,
+    plain: Annotated[bool, Parameter(negative=())] = False,
     emails: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Print the Slack app's manifest, with exactly the scopes and events that are used.
@@ -142,16 +143,21 @@ def manifest(
         How Slack reaches the coordinator: socket needs no public address.
     url
         Where Slack sends events in http mode.
-    agent
-        Declare the app as an agent, with Slack's own Stop button (slack.agent_sessions). Some plans do not allow it.
+    assistant_view
+        Declare the app as an assistant with a pane, as before 2026, instead of an agent. Slack ends such panes in 2027.
+    plain
+        Declare neither, for plans of Slack that do not allow agents: people use mentions and direct messages.
     emails
         Request access to people's e-mail addresses, for channels that share them with agents (share_email), and to find
         a person on call by address (escalation.agent).
     """
-    from swarm.slack.manifest import EventTransport
+    from swarm.slack.manifest import EventTransport, View
     from swarm.slack.manifest import manifest as make
 
-    print(json.dumps(make(EventTransport(mode.value), request_url=url, agent=agent, emails=emails), indent=2))
+    if assistant_view and plain:
+        raise ConfigurationError("--assistant-view and --plain are both given; one of them is expected")
+    view = View.ASSISTANT if assistant_view else View.PLAIN if plain else View.AGENT
+    print(json.dumps(make(EventTransport(mode.value), request_url=url, view=view, emails=emails), indent=2))
 
 
 def run(arguments: list[str]) -> int | None:

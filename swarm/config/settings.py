@@ -85,8 +85,9 @@ class SlackSettings(Section):
     mode: SlackMode = Field(SlackMode.SOCKET, description="socket, or http for the Events API at /slack/events")
     pace: bool = Field(True, description="observe Slack's rate limits; off only for load tests against the twin")
     timeout_seconds: float = Field(10, gt=0, le=60, description="maximum duration of one call of Slack")
-    agent_sessions: bool = Field(
-        False, description="whether the Slack app is an agent, so that Slack shows its own Stop button"
+    agent_sessions: bool | None = Field(
+        None,
+        description="whether the Slack app is an agent, so that Slack shows its own Stop button; null: tried once",
     )
     stop_button_after_seconds: float | None = Field(
         5, ge=0, description="time after which a run gets a Stop button; null: never"

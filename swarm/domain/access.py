@@ -14,7 +14,7 @@ from typing import Final
 
 from swarm.domain.channel_policy import EVERYONE, ChannelPolicy, External, PeopleLists
 from swarm.domain.model.agents import Agent, Role, check_name
-from swarm.domain.model.threads import Author, AuthorKind, Standing
+from swarm.domain.model.threads import Author, AuthorKind, Standing, permalink
 
 OPERATOR: Final = "operator"
 """The operator's name as a caller; no calling agent may have this name."""
@@ -271,8 +271,8 @@ class Me:
 
     def link(self, channel: str, ts: str, thread_ts: str | None = None) -> str:
         """Returns the permalink of a message, or of a reply in a thread."""
-        link = f"{self.url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}"
-        return link if thread_ts in (None, ts) else f"{link}?thread_ts={thread_ts}&cid={channel}"
+        link = permalink(self.url, channel, ts)
+        return link if not thread_ts or thread_ts == ts else f"{link}?thread_ts={thread_ts}&cid={channel}"
 
     def wrote(self, author: Author) -> bool:
         return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id

@@ -85,6 +85,22 @@ class SessionStopped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PaneOpened:
+    """A person opened the app: an assistant pane, which is a thread, or the app's Messages tab.
+
+    ``key`` identifies the event, so that repeated events count once.
+    """
+
+    key: str
+    user_id: str
+    channel: str  # the direct message with the app
+    thread_ts: str  # `FLAT` for the Messages tab
+    event_ts: str
+    viewing: str | None = None  # the channel next to the pane
+    is_change: bool = False  # the pane was open, and the person went to another channel
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Feedback:
     """A person's rating of an answer."""
 

@@ -86,6 +86,10 @@ class SuggestedPrompt:
     message: str
 
 
+SUGGESTED_PROMPTS: Final = (SuggestedPrompt(title="What can you do?", message="What can you help me with?"),)
+"""The prompts without any in the settings."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeopleLists:
     """Lists of people. A person on any of them is permitted. None: no such list; without lists, everyone is."""

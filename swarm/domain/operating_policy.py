@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.access import AgentAccess, Denial, agent_denial, denial, first_denial
-from swarm.domain.channel_policy import ChannelPolicy
+from swarm.domain.channel_policy import ChannelPolicy, DirectReplies, SuggestedPrompt
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
@@ -61,6 +61,7 @@ class Policies:
     decisions: tuple[DecisionRule, ...] = ()  # who decides on requests; the first rule that applies counts
     webhooks: WebhookEndpoints = field(default_factory=dict, repr=False)
     agent_access: Mapping[str, AgentAccess] = field(default_factory=dict)  # by agent's name; others are open to all
+    agent_prompts: Mapping[str, tuple[SuggestedPrompt, ...]] = field(default_factory=dict)  # by the agent's name
 
     def of(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""
@@ -208,6 +209,10 @@ class OperatingPolicy:
         limits = [access[name] for name in agents if name in access] if access else []
         of_agents = (agent_denial(author, limit, channel) for limit in limits)
         return first_denial((denial(author, self.policy(channel)), *of_agents))
+
+    def is_flat(self, channel: str) -> bool:
+        """Whether new messages outside threads in this channel belong to a flat direct message."""
+        return channel.startswith(_DIRECT) and self.policy(channel).dm_replies is DirectReplies.FLAT
 
 
 SETTINGS_KEPT: Final = "The old ones stay."

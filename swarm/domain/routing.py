@@ -168,6 +168,12 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
     )
 
 
+def answering(policy: ChannelPolicy, roster: Roster) -> Candidate | None:
+    """Returns the agent that gets a mention or a direct message under this policy; None without a registered lead."""
+    agent = roster.by_name(policy.agent)
+    return agent if agent and not roster.stand_in_for(agent) else roster.default_lead
+
+
 def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
     """Applies rules 2 to 7 and ``!stop`` for authors with access."""
     decision = (

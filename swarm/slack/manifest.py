@@ -9,13 +9,18 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from swarm.domain.channel_policy import SUGGESTED_PROMPTS
+
 _READ_CONVERSATIONS: Final = ("channels:read", "groups:read", "im:read", "mpim:read")
 _READ_HISTORY: Final = ("channels:history", "groups:history", "im:history", "mpim:history")
 
 METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
-    "agents.sessions.setStatus": ("chat:write",),  # only for apps declared as agents
+    "agents.sessions.rename": ("chat:write",),  # only for apps declared as agents, like the next one
+    "agents.sessions.setStatus": ("chat:write",),
     "apps.connections.open": (),  # uses the app-level token with connections:write
     "assistant.threads.setStatus": ("chat:write",),
+    "assistant.threads.setSuggestedPrompts": ("assistant:write",),
+    "assistant.threads.setTitle": ("assistant:write",),
     "auth.test": (),
     "bots.info": ("users:read",),
     "chat.appendStream": ("chat:write",),
@@ -50,16 +55,33 @@ EVENT_SCOPES: Final[dict[str, str]] = {
     "message.mpim": "mpim:history",
 }
 
-HOME_EVENTS: Final = frozenset({"app_home_opened"})
-"""Events that need no scope."""
-
 COMMAND: Final = "/swarm"
 COMMAND_SCOPE: Final = "commands"
 
-AGENT_EVENT_SCOPES: Final[dict[str, str]] = {"agent_session_stopped": "assistant:write"}
-"""Events only for apps declared as agents. Slack gives these apps this scope, and shows a Stop button in their
-threads.
-"""
+ASSISTANT_SCOPE: Final = "assistant:write"
+"""Given to apps declared as agents or assistants."""
+
+
+class View(StrEnum):
+    """How people converse with the app in Slack, besides mentions. An app cannot go back from `AGENT`."""
+
+    AGENT = "agent"  # in the Messages tab, with sessions and Slack's own Stop button; for new apps
+    ASSISTANT = "assistant"  # in a pane beside the channels; Slack ends it in 2027
+    PLAIN = "plain"  # only direct messages
+
+
+VIEW_EVENT_SCOPES: Final[dict[View, dict[str, str]]] = {
+    View.AGENT: {"agent_session_stopped": ASSISTANT_SCOPE},
+    View.ASSISTANT: {
+        "assistant_thread_context_changed": ASSISTANT_SCOPE,
+        "assistant_thread_started": ASSISTANT_SCOPE,
+    },
+    View.PLAIN: {},
+}
+"""The events of each view, with the scope that they need."""
+
+HOME_EVENTS: Final = frozenset({"app_home_opened"})
+"""Events that need no scope: for the Home tab, and for the greeting in the Messages tab."""
 
 EMAIL_SCOPE: Final = "users:read.email"
 """Needed only to show people's e-mail addresses to agents (``share_email``), for lists of their domains, and to find a
@@ -72,7 +94,7 @@ AGENT_DESCRIPTION: Final = "Ask for anything. An agent of the team will handle i
 
 WHY: Final[dict[str, str]] = {
     "app_mentions:read": "Receive mentions, including in channels that the bot has not joined.",
-    "assistant:write": "Act as an agent in Slack: show its state, and learn when someone presses Stop.",
+    "assistant:write": "Act as an agent in Slack: suggest prompts, name threads, and learn when someone presses Stop.",
     "channels:history": "Receive messages in public channels, and read a thread from its beginning.",
     "channels:read": "Show agents the name of the channel that a message comes from.",
     "chat:write": "Post, edit and delete the agents' answers.",
@@ -100,15 +122,23 @@ class EventTransport(StrEnum):
     HTTP = "http"
 
 
-def _bot_events(*, agent: bool = False) -> dict[str, str]:
-    """Returns all subscribed events with their scopes. ``agent`` is set for an app declared as an agent."""
-    return EVENT_SCOPES | (AGENT_EVENT_SCOPES if agent else {})
-
-
-def bot_scopes(*, agent: bool = False, emails: bool = False) -> list[str]:
+def bot_scopes(view: View = View.AGENT, *, emails: bool = False) -> list[str]:
     """Returns all scopes needed by methods and events. ``emails`` adds the scope for people's e-mail addresses."""
-    needed = {COMMAND_SCOPE, *_bot_events(agent=agent).values()}.union(*METHOD_SCOPES.values())
+    needed = {COMMAND_SCOPE, *EVENT_SCOPES.values()}.union(*METHOD_SCOPES.values())
+    if view is View.PLAIN:
+        needed.discard(ASSISTANT_SCOPE)  # the methods that need it are tried once, in vain
     return sorted(needed | ({EMAIL_SCOPE} if emails else set()))
+
+
+def _features(view: View) -> dict[str, object]:
+    prompts = [{"title": one.title, "message": one.message} for one in SUGGESTED_PROMPTS]
+    match view:
+        case View.AGENT:
+            return {"agent_view": {"agent_description": AGENT_DESCRIPTION, "suggested_prompts": prompts}}
+        case View.ASSISTANT:
+            return {"assistant_view": {"assistant_description": AGENT_DESCRIPTION, "suggested_prompts": prompts}}
+        case View.PLAIN:
+            return {}
 
 
 def manifest(
@@ -116,16 +146,15 @@ def manifest(
     *,
     name: str = "swarm",
     request_url: str = "https://example.com/slack/events",
-    agent: bool = False,
+    view: View = View.AGENT,
     emails: bool = False,
 ) -> dict[str, object]:
     """Returns the manifest of an app called ``name``. In HTTP mode Slack sends events to ``request_url``.
 
-    ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan supports:
-    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email``, lists of
-    domains and ``escalation.agent``.
+    ``view`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan supports, or
+    as an assistant. ``emails`` is for ``share_email``, lists of domains and ``escalation.agent``.
     """
-    subscriptions: dict[str, object] = {"bot_events": sorted(_bot_events(agent=agent).keys() | HOME_EVENTS)}
+    subscriptions: dict[str, object] = {"bot_events": sorted({*EVENT_SCOPES, *VIEW_EVENT_SCOPES[view], *HOME_EVENTS})}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
     command: dict[str, object] = {
         "command": COMMAND,
@@ -145,9 +174,9 @@ def manifest(
             },
             "bot_user": {"display_name": name, "always_online": True},
             "slash_commands": [command],
-            **({"agent_view": {"agent_description": AGENT_DESCRIPTION}} if agent else {}),
+            **_features(view),
         },
-        "oauth_config": {"scopes": {"bot": bot_scopes(agent=agent, emails=emails)}},
+        "oauth_config": {"scopes": {"bot": bot_scopes(view, emails=emails)}},
         "settings": {
             "event_subscriptions": subscriptions,
             "interactivity": interactivity,

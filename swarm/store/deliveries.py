@@ -193,6 +193,9 @@ class DeliveryColumns(TypedDict, total=False):
     removes: bool  # removes a reaction, or replaces the Retry button with the text of an update
 
 
+_IN_THREAD: Final = frozenset({DeliveryKind.POST, DeliveryKind.TITLE, DeliveryKind.PROMPTS})
+"""The kinds of deliveries whose call names the thread. The others name a message."""
+
 _OMITTED: Final = dict.fromkeys(DeliveryColumns.__annotations__) | {"broadcast": False, "removes": False}
 
 
@@ -228,7 +231,7 @@ def add(
         kind=kind,
         thread_id=thread.id,
         channel=to or thread.channel,
-        thread_ts=thread.thread_ts if kind is DeliveryKind.POST and to is None else None,
+        thread_ts=thread.thread_ts if kind in _IN_THREAD and to is None else None,
         text=text,
         closing=_below_text(closing, place),
         now=tx.now,

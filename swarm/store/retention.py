@@ -1,4 +1,4 @@
-"""Deletes old rows in portions, and messages and history of idle threads.
+"""Deletes old rows in portions, and messages and history of idle threads and of the past of flat direct messages.
 
 The thread, its inbox messages and the deliveries for them are kept without their texts. If such a thread gets a new
 message, it is read from Slack again.
@@ -8,8 +8,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Table, bindparam, delete, exists, or_, select, tuple_, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
+from swarm.clock import us_to_slack_ts
 from swarm.domain.model.inbox import BY_PERSON, INBOX_TRANSITIONS
 from swarm.domain.model.threads import Thread
 from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
@@ -45,8 +58,12 @@ _has_something = or_(
     exists().where(_m.team == _t.team, _m.channel == _t.channel, _m.thread_ts == _t.thread_ts),
     exists().where(history.c.thread_id == _t.id),
 )
+# A flat direct message is hardly ever idle, so its old messages are deleted one by one.
+_has_old = (_t.thread_ts == literal_column("''")) & exists().where(
+    _m.team == _t.team, _m.channel == _t.channel, _m.thread_ts == _t.thread_ts, _m.ts < bindparam("before_ts")
+)
 _WALK = Statement(
-    select(_t.id, (_is_idle & _has_something).label("forgettable"))
+    select(_t.id, or_(_is_idle & _has_something, _has_old).label("forgettable"))
     .where(_t.id > bindparam("after"))
     .order_by(_t.id)
     .limit(AT_MOST_N)
@@ -58,8 +75,11 @@ _FORGET_SAID = delete_oldest(
     _m.team == bindparam("of_team"),
     _m.channel == bindparam("in_channel"),
     _m.thread_ts == bindparam("in_thread"),
+    _m.ts < bindparam("before_ts"),
 )
-_FORGET_HISTORY = delete_oldest(history, history.c.seq, history.c.thread_id == bindparam("of_thread"))
+_FORGET_HISTORY = delete_oldest(
+    history, history.c.seq, history.c.thread_id == bindparam("of_thread"), history.c.at < bindparam("before")
+)
 # Selected by message and by task, because these are indexed. Posts without either contain the coordinator's own texts.
 _FORGET_ANSWERS = [
     Statement(
@@ -70,6 +90,7 @@ _FORGET_ANSWERS = [
                 .where(
                     about.in_(select(concerned.c.id).where(concerned.c.thread_id == bindparam("of_thread"))),
                     deliveries.c.due_at.is_(None),
+                    deliveries.c.created_at < bindparam("before"),
                     deliveries.c.text != "",
                 )
                 .limit(AT_MOST_N)
@@ -91,11 +112,12 @@ _FORGET_RENDERED = Statement(
 
 def walk(tx: Transaction, after: str, limit: int, before: int) -> list[tuple[str, bool]]:
     """Returns the threads whose ids follow ``after``; for each, whether it has been idle since ``before`` and has data
-    to delete.
+    to delete, or is a flat direct message with messages from before.
 
     The walk follows the primary key, so each step costs the same for any number of threads and needs no other index.
     """
-    return [(row["id"], bool(row["forgettable"])) for row in _WALK.all(tx, after=after, n=limit, before=before)]
+    rows = _WALK.all(tx, after=after, n=limit, before=before, before_ts=us_to_slack_ts(max(0, before)))
+    return [(row["id"], bool(row["forgettable"])) for row in rows]
 
 
 def is_idle(tx: Transaction, thread_id: str, before: int) -> bool:
@@ -103,16 +125,17 @@ def is_idle(tx: Transaction, thread_id: str, before: int) -> bool:
     return _IDLE.first(tx, thread_id=thread_id, before=before) is not None
 
 
-def forget_said(tx: Transaction, thread: Thread, limit: int) -> int:
-    """Deletes up to ``limit`` messages of a thread, oldest first. Returns their number."""
-    return _FORGET_SAID.run(tx, of_team=thread.team, in_channel=thread.channel, in_thread=thread.thread_ts, n=limit)
+def forget_said(tx: Transaction, thread: Thread, limit: int, before: int) -> int:
+    """Deletes up to ``limit`` messages of a thread from before ``before``, oldest first. Returns their number."""
+    place = {"of_team": thread.team, "in_channel": thread.channel, "in_thread": thread.thread_ts}
+    return _FORGET_SAID.run(tx, **place, before_ts=us_to_slack_ts(max(0, before)), n=limit)
 
 
-def forget_answers(tx: Transaction, thread_id: str, limit: int) -> int:
-    """Blanks up to ``limit`` posts for a thread's messages, and up to ``limit`` for its tasks. Returns the larger
-    count.
+def forget_answers(tx: Transaction, thread_id: str, limit: int, before: int) -> int:
+    """Blanks up to ``limit`` posts for a thread's messages, and up to ``limit`` for its tasks, made before ``before``.
+    Returns the larger count.
     """
-    return max(statement.run(tx, of_thread=thread_id, n=limit) for statement in _FORGET_ANSWERS)
+    return max(statement.run(tx, of_thread=thread_id, before=before, n=limit) for statement in _FORGET_ANSWERS)
 
 
 def forget_rendered(tx: Transaction, thread_id: str, limit: int) -> int:
@@ -120,6 +143,8 @@ def forget_rendered(tx: Transaction, thread_id: str, limit: int) -> int:
     return _FORGET_RENDERED.run(tx, of_thread=thread_id, n=limit)
 
 
-def forget_history(tx: Transaction, thread_id: str, limit: int) -> int:
-    """Deletes up to ``limit`` entries of a thread's history, oldest first. Returns the number deleted."""
-    return _FORGET_HISTORY.run(tx, of_thread=thread_id, n=limit)
+def forget_history(tx: Transaction, thread_id: str, limit: int, before: int) -> int:
+    """Deletes up to ``limit`` entries of a thread's history from before ``before``, oldest first. Returns the number
+    deleted.
+    """
+    return _FORGET_HISTORY.run(tx, of_thread=thread_id, before=before, n=limit)

@@ -48,3 +48,11 @@ def test_the_dialect_and_the_namespace_of_an_agent_choose() -> None:
     assert conversation_with(own, **place) == str(uuid5(OTHER, "1.1"))
     own = RemoteAgent(name="a", url="http://a", namespace=OTHER)
     assert conversation_with(own, **place) == conversation_id("T", "C", "1.1", namespace=OTHER)
+
+
+@pytest.mark.req("CHAN-01")
+def test_two_peoples_flat_direct_messages_are_two_conversations() -> None:
+    for dialect in Dialect:
+        agent = RemoteAgent(name="a", url="http://a", dialect=dialect)
+        ids = {conversation_with(agent, team="T", channel=channel, thread_ts="") for channel in ("D1", "D2")}
+        assert len(ids) == 2

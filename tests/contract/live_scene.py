@@ -161,6 +161,9 @@ class Notes:
     async def began(self, page: int, ts: str) -> None:
         self.told.append(f"began {page} {ts}")
 
+    async def begins_after(self, page: int) -> int:
+        return 0
+
     async def leaving(self, page: int, text: str) -> None:
         self.told.append(f"leaving {page}")
 

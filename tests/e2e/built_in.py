@@ -63,13 +63,17 @@ class BuiltInStage:
     async def open(self) -> None:
         """Start everything unless it runs."""
         if self._model is None:
-            self._write_files()
-            command = (sys.executable, "-m", "swarm.demo.rules.model_server")
-            self._model = self.processes.start("model", *command, env={"MODEL_PORT": str(self.model_port)})
             await self.stage.start_twin(rates=False)
-            await until_ready(self._model, f"http://127.0.0.1:{self.model_port}/")
+            await self.start_model()
             await self.stage.start_coordinator()
             await self.until_online()
+
+    async def start_model(self) -> None:
+        """Write the settings, and start what takes the model's place."""
+        self._write_files()
+        command = (sys.executable, "-m", "swarm.demo.rules.model_server")
+        self._model = self.processes.start("model", *command, env={"MODEL_PORT": str(self.model_port)})
+        await until_ready(self._model, f"http://127.0.0.1:{self.model_port}/")
 
     async def restart(self) -> None:
         """End the coordinator as a power cut would, and start it again."""

@@ -13,6 +13,7 @@ import pytest
 from swarm.app import settings_mapping
 from swarm.app.reload import Reloader
 from swarm.config import Settings, load
+from swarm.domain.channel_policy import SuggestedPrompt
 from swarm.domain.errors import Invalid
 from swarm.domain.model.threads import ChannelType
 from swarm.services.intake.ingest import Ingest
@@ -112,6 +113,17 @@ async def test_an_agent_for_direct_messages_that_does_not_exist_leaves_them_to_t
     await operator.ingest.handle(message)
     told = await operator.world.services.explanations.explain(f"D1:{message.ts}")
     assert "'nobody', the agent for direct messages, does not exist" in (told["routing"][0]["reason"] or "")
+
+
+async def test_direct_messages_and_the_prompts_of_agents_change_at_once(operator: Operator) -> None:
+    remote = "agents: {remote: {ada: {url: 'http://a.example', suggested_prompts: [{title: Hi, message: %s}]}}}\n"
+    operator.written(remote % "hello")
+    await operator.reloader.reload()
+    changed = await operator.reloads(remote % "goodbye" + "channel_defaults: {dm_replies: flat}")
+    assert changed == ("agents.remote.ada.suggested_prompts", "channel_defaults.dm_replies")
+    assert operator.book.current.agent_prompts == {"ada": (SuggestedPrompt(title="Hi", message="goodbye"),)}
+    assert operator.world.operating_policy.is_flat("D1")
+    assert not operator.world.operating_policy.is_flat("C1")
 
 
 async def test_reactions_change_for_those_who_were_handed_them_at_the_start(operator: Operator) -> None:

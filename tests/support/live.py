@@ -76,6 +76,7 @@ class FakeLive:
     calls: list[tuple[str, StreamCall]] = field(default_factory=list)  # by run
     messages: list[Shown] = field(default_factory=list)
     statuses: dict[str, str] = field(default_factory=dict)  # by thread, as it stands
+    shows_stop: bool = False
 
     async def acquire_slot(self, slot: Slot, channel: str) -> None:
         await asyncio.sleep(0)

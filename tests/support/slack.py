@@ -20,7 +20,7 @@ from swarm.domain.model.deliveries import (
     InDoubt,
     NotSent,
 )
-from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
+from swarm.domain.model.threads import FLAT, AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.prompts.input import ChannelFacts
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}
@@ -118,6 +118,8 @@ class FakeSlack:
         self.reads.append((channel, thread_ts))
         if self.reads_fail:
             raise self.reads_fail.popleft()
+        if thread_ts == FLAT:
+            return [one.message for one in self.channels.get(channel, [])]
         if (channel, thread_ts) not in self.threads:
             raise NotFound("thread_not_found")
         return self.threads[channel, thread_ts]

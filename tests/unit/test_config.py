@@ -225,8 +225,9 @@ def test_swarm_yaml_may_say_more_of_the_dynamic_agents(read: Read) -> None:
 
 
 def test_slack_is_told_whether_the_app_is_an_agent(read: Read) -> None:
-    assert (read().slack.agent_sessions, read().slack.stop_button_after_seconds) == (False, 5)
-    assert read(SLACK_AGENT_SESSIONS="on").slack.agent_sessions
+    assert (read().slack.agent_sessions, read().slack.stop_button_after_seconds) == (None, 5)
+    assert read(SLACK_AGENT_SESSIONS="on").slack.agent_sessions is True
+    assert read(SLACK_AGENT_SESSIONS="off").slack.agent_sessions is False
     assert read("slack: {stop_button_after_seconds: null}").slack.stop_button_after_seconds is None
 
 

@@ -14,7 +14,7 @@ from swarm.domain.answers import calls
 from swarm.domain.commands import Subcommand
 from swarm.slack import manifest
 from swarm.slack.incoming import payloads
-from swarm.slack.outgoing import files, gateway, pacing, streams, web_api
+from swarm.slack.outgoing import files, gateway, pacing, sessions, streams, web_api
 
 pytestmark = pytest.mark.req("OPS-02")
 
@@ -32,7 +32,7 @@ def methods_in(module: ModuleType) -> set[str]:
 
 
 def test_the_tables_name_exactly_the_methods_that_the_gateway_calls() -> None:
-    callers = (gateway, files, streams, calls, web_api)
+    callers = (gateway, files, sessions, streams, calls, web_api)
     called = set().union(*map(methods_in, callers)) - {files.FILE_HOST}
     assert called == set(manifest.METHOD_SCOPES)
     assert called == set(pacing.METHOD_LIMITS)
@@ -41,6 +41,7 @@ def test_the_tables_name_exactly_the_methods_that_the_gateway_calls() -> None:
 def test_the_scopes_are_those_of_the_methods_and_events() -> None:
     assert manifest.bot_scopes() == [
         "app_mentions:read",
+        "assistant:write",
         "channels:history",
         "channels:read",
         "chat:write",
@@ -60,7 +61,7 @@ def test_the_scopes_are_those_of_the_methods_and_events() -> None:
 
 
 def test_every_scope_has_its_reason() -> None:
-    assert sorted(manifest.WHY) == manifest.bot_scopes(agent=True, emails=True)
+    assert sorted(manifest.WHY) == manifest.bot_scopes(emails=True)
 
 
 @pytest.mark.req("CHAN-03")
@@ -68,16 +69,27 @@ def test_peoples_addresses_are_asked_for_only_if_they_are_shared() -> None:
     assert set(manifest.bot_scopes(emails=True)) - set(manifest.bot_scopes()) == {"users:read.email"}
 
 
-@pytest.mark.req("STREAM-09")
-def test_an_app_that_is_an_agent_hears_of_slacks_own_stop_and_asks_for_one_scope_more() -> None:
-    plain, agent = manifest.manifest(), manifest.manifest(agent=True)
-    assert set(manifest.bot_scopes(agent=True)) - set(manifest.bot_scopes()) == {"assistant:write"}
-    assert events_of(agent) - events_of(plain) == {"agent_session_stopped"} == set(manifest.AGENT_EVENT_SCOPES)
-    assert "agent_session_stopped" in inspect.getsource(payloads)
-    assert isinstance(plain["features"], dict)
-    assert isinstance(agent["features"], dict)
-    assert "agent_view" not in plain["features"]
-    assert 0 < len(agent["features"]["agent_view"]["agent_description"]) <= 300
+@pytest.mark.req("STREAM-09", "CHAN-08")
+def test_an_app_is_an_agent_unless_a_pane_or_neither_is_asked_for() -> None:
+    view = manifest.View
+    apps: dict[manifest.View, Any] = {one: manifest.manifest(view=one) for one in view}
+    assert manifest.manifest() == apps[view.AGENT]
+    assert set(manifest.bot_scopes(view.AGENT)) == set(manifest.bot_scopes(view.ASSISTANT))
+    assert set(manifest.bot_scopes()) - set(manifest.bot_scopes(view.PLAIN)) == {"assistant:write"}
+    assert {one: events_of(app) - set(manifest.EVENT_SCOPES) for one, app in apps.items()} == {
+        view.AGENT: {"agent_session_stopped", "app_home_opened"},
+        view.ASSISTANT: {"assistant_thread_started", "assistant_thread_context_changed"},
+        view.PLAIN: {"app_home_opened"},
+    }
+    handled = inspect.getsource(payloads)
+    for event in set().union(*manifest.VIEW_EVENT_SCOPES.values()):
+        assert f'"{event}"' in handled
+    features = {one: app["features"] for one, app in apps.items()}
+    shown = {one: set(has) & {"agent_view", "assistant_view"} for one, has in features.items()}
+    assert shown == {view.AGENT: {"agent_view"}, view.ASSISTANT: {"assistant_view"}, view.PLAIN: set()}
+    assert 0 < len(features[view.AGENT]["agent_view"]["agent_description"]) <= 300
+    for name, has in (("agent_view", features[view.AGENT]), ("assistant_view", features[view.ASSISTANT])):
+        assert 0 < len(has[name]["suggested_prompts"]) <= 4
 
 
 def events_of(app: dict[str, Any]) -> set[str]:
@@ -86,7 +98,15 @@ def events_of(app: dict[str, Any]) -> set[str]:
 
 def test_socket_mode_needs_no_address_and_http_has_one() -> None:
     socket, http = manifest.manifest(manifest.EventTransport.SOCKET), manifest.manifest(manifest.EventTransport.HTTP)
-    events = ["app_home_opened", "app_mention", "message.channels", "message.groups", "message.im", "message.mpim"]
+    events = [
+        "agent_session_stopped",
+        "app_home_opened",
+        "app_mention",
+        "message.channels",
+        "message.groups",
+        "message.im",
+        "message.mpim",
+    ]
     assert isinstance(socket["settings"], dict)
     assert isinstance(http["settings"], dict)
     assert socket["settings"]["socket_mode_enabled"] is True

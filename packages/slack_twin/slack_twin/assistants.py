@@ -9,6 +9,9 @@ from enum import StrEnum
 
 from slack_twin.people import Channel
 
+CHANNEL_ENTITY = "slack#/types/channel_id"
+"""The type of a viewed channel in an event's context."""
+
 _MOST_KEPT = 10_000
 
 
@@ -35,7 +38,7 @@ class Assistance:
 
     app_id: str
     channel: str
-    thread_ts: str
+    thread_ts: str  # empty: in the app's Messages tab
     title: str = ""
     prompts_title: str = ""
     prompts: tuple[Prompt, ...] = ()

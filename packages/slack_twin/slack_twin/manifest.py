@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from slack_twin.arguments import loads
-from slack_twin.people import Command, Shortcut
+from slack_twin.people import Command, Experience, Shortcut
 from slack_twin.seed import DEFAULT, Seed, SeedApp
 from slack_twin.subscriptions import checked_events
 
@@ -24,6 +24,11 @@ class _Part:
             raise ValueError(f"{place or 'a manifest'} must be an object")
         self._values = value
         self._place = place
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the object has any value."""
+        return bool(self._values)
 
     def _at(self, name: str) -> str:
         return f"{self._place}.{name}" if self._place else name
@@ -94,7 +99,16 @@ def app_of(manifest: object) -> SeedApp:
         commands=tuple(_command(part, is_http=is_http) for part in features.parts("slash_commands")),
         shortcuts=tuple(_shortcut(part) for part in features.parts("shortcuts")),
         webhooks=("general",) if WEBHOOK_SCOPE in scopes else (),
+        experience=_experience(features),
     )
+
+
+def _experience(features: _Part) -> Experience:
+    """Returns the declared experience. Raises ValueError for both, since an app cannot have both."""
+    is_agent, is_assistant = features.part("agent_view").is_given, features.part("assistant_view").is_given
+    if is_agent and is_assistant:
+        raise ValueError("features.agent_view and features.assistant_view exclude each other")
+    return Experience.AGENT if is_agent else Experience.ASSISTANT if is_assistant else Experience.PLAIN
 
 
 class Credentials(TypedDict):

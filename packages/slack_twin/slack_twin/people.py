@@ -44,6 +44,14 @@ class Shortcut:
     is_global: bool = True
 
 
+class Experience(StrEnum):
+    """How people converse with an app, as its manifest declares: Slack's "messaging experience"."""
+
+    AGENT = "agent"  # in the Messages tab: `features.agent_view`
+    ASSISTANT = "assistant"  # in a pane: `features.assistant_view`
+    PLAIN = "plain"  # neither
+
+
 @dataclass(frozen=True, kw_only=True)
 class App:
     """An installed app with one bot user. The Web API identifies it by its tokens."""
@@ -64,6 +72,17 @@ class App:
     client_id: str = ""  # identifies the app in OAuth
     client_secret: str = ""
     options_url: str | None = None  # for options of external menus, if it differs from the interactivity URL
+    experience: Experience | None = None  # None: no manifest says, and everything works
+
+    @property
+    def has_pane(self) -> bool:
+        """Whether people can open an assistant pane."""
+        return self.experience in (None, Experience.ASSISTANT) and "assistant:write" in self.scopes
+
+    @property
+    def has_tab(self) -> bool:
+        """Whether the app may be an agent: prompts belong to its Messages tab, and its threads have sessions."""
+        return self.experience in (None, Experience.AGENT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slack_twin.people import App, Channel, ChannelKind, Command, Shortcut, User, UserGroup
+from slack_twin.people import App, Channel, ChannelKind, Command, Experience, Shortcut, User, UserGroup
 from slack_twin.workspace import Workspace
 
 SCOPES = (
@@ -80,6 +80,7 @@ class SeedApp:
     interactivity_url: str | None = None
     options_url: str | None = None
     webhooks: tuple[str, ...] = ()  # channels with an incoming webhook of the app
+    experience: Experience | None = None  # None: everything works
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +235,7 @@ def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
             shortcuts=seed.shortcuts,
             client_id=f"twin-client-{seed.name}",
             client_secret=f"twin-client-secret-{seed.name}",
+            experience=seed.experience,
             commands=seed.commands if seed.commands is not None else (_command_of(seed),),
         )
     )

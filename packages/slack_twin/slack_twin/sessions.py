@@ -90,8 +90,8 @@ def change_context(workspace: Workspace, app: App, user: User, *, thread_ts: str
 def _tell(
     workspace: Workspace, kind: str, app: App, user: User, channel: Channel, thread_ts: str, viewing: Channel | None
 ) -> None:
-    """Sends the event, unless the app lacks the assistant's scope and thus has no pane."""
-    if "assistant:write" not in app.scopes:
+    """Sends the event, unless the app has no pane."""
+    if not app.has_pane:
         return
     context: Json = {"channel_id": viewing.id, "team_id": TEAM_ID, "enterprise_id": None} if viewing else {}
     pane: Json = {"user_id": user.id, "context": context, "channel_id": channel.id, "thread_ts": thread_ts}

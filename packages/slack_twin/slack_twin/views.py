@@ -111,7 +111,7 @@ class View:
         commands = [
             {"command": one.name, "description": one.description, "usage_hint": one.usage_hint} for one in app.commands
         ]
-        return {"name": app.name, "user": app.bot_user, "commands": commands}
+        return {"name": app.name, "user": app.bot_user, "commands": commands, "has_pane": app.has_pane}
 
     def status(self, channel: str, thread_ts: str, app_id: str, text: str, loading: Sequence[str] = ()) -> Json:
         """Returns an app's status in a thread; an empty text clears it."""

@@ -59,9 +59,8 @@ async def test_a_thread_gets_a_title_and_prompts_to_choose_from(world: World) ->
     )
     shown = await shown_in(world, root)
     assert (shown["title"], shown["prompts_title"], shown["prompts"]) == ("Holidays", "Try", prompts)
-    latest = await world.say("alice", "more", channel="@swarm")
     await world.client().assistant_threads_setSuggestedPrompts(channel_id=direct, prompts=prompts)
-    assert (await shown_in(world, latest))["prompts"] == prompts
+    assert (await shown_in(world, ""))["prompts"] == prompts
 
 
 async def test_a_session_begins_with_its_first_status_and_is_renamed_afterwards(world: World) -> None:
@@ -142,6 +141,72 @@ async def test_bolts_assistant_serves_the_pane_of_a_person(world: World) -> None
     ]
     shown = await shown_in(world, opened["thread_ts"])
     assert (shown["title"], shown["prompts"]) == ("hello", [{"title": "Hi", "message": "Say hi"}])
+
+
+def manifest_of(name: str, features: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "display_information": {"name": name},
+        "features": features,
+        "oauth_config": {"scopes": {"bot": ["chat:write", "im:history", "assistant:write"]}},
+        "settings": {
+            "socket_mode_enabled": True,
+            "event_subscriptions": {
+                "bot_events": ["app_home_opened", "assistant_thread_started", "message.im"],
+            },
+        },
+    }
+
+
+async def test_an_agent_has_a_messages_tab_and_sessions_and_an_assistant_has_a_pane(world: World) -> None:
+    """Each ignores or refuses what belongs to the other, as an app with neither does."""
+    views: dict[str, dict[str, Any]] = {
+        "agent": {"agent_view": {"agent_description": "x"}},
+        "assistant": {"assistant_view": {"assistant_description": "x"}},
+        "plain": {},
+    }
+    await world.ask("POST", "seed", {"apps": [{"manifest": manifest_of(name, views[name])} for name in views]})
+    heard, worked = {}, {}
+    for name in views:
+        line, client = await world.line(f"xapp-twin-{name}"), world.client(f"xoxb-twin-{name}")
+        await world.ask("POST", "assistant", {"user": "alice", "app": name})
+        await world.ask("POST", "homes", {"user": "alice", "app": name, "tab": "messages", "channel": "general"})
+        root = await world.say("alice", "hi", channel=f"@{name}")
+        events: list[dict[str, Any]] = []
+        while not events or events[-1]["type"] != "message":
+            events.append((await line.next_acknowledged())["payload"]["event"])
+        heard[name] = [(event["type"], event.get("context")) for event in events[:-1]]
+        direct = events[-1]["channel"]
+        place: dict[str, Any] = {"channel_id": direct, "thread_ts": root}
+        _, begun = await world.raw(
+            "agents.sessions.setStatus", token=f"xoxb-twin-{name}", json=place | {"status": "active"}
+        )
+        prompts = [{"title": "Hi", "message": "Say hi"}]
+        await client.assistant_threads_setSuggestedPrompts(**place, prompts=prompts)
+        await client.assistant_threads_setSuggestedPrompts(channel_id=direct, prompts=prompts)
+        shown = (await world.ask("GET", "assistant"))["assistants"]
+        worked[name] = (
+            begun.get("error"),
+            [one["thread_ts"] == "" for one in shown if one["app"] == name and one["prompts"]],
+        )
+    entity = {"type": "slack#/types/channel_id", "value": world.general, "team_id": "T0TWIN"}
+    assert heard == {
+        "agent": [("app_home_opened", {"entities": [entity]})],
+        "assistant": [("assistant_thread_started", None), ("app_home_opened", None)],
+        "plain": [("app_home_opened", None)],
+    }
+    assert worked == {
+        "agent": (None, [True]),
+        "assistant": ("feature_not_enabled", [False]),
+        "plain": ("feature_not_enabled", [False]),
+    }
+
+
+async def test_a_manifest_declares_an_agent_or_an_assistant_but_not_both(world: World) -> None:
+    both = manifest_of("both", {"agent_view": {"a": 1}, "assistant_view": {"a": 1}})
+    status, answer = await world.control("POST", "seed", {"apps": [{"manifest": both}]})
+    assert status == 422
+    assert "exclude each other" in answer["error"]["message"]
+    assert (await world.control("POST", "homes", {"user": "alice", "app": "swarm", "tab": "about"}))[0] == 422
 
 
 async def test_an_app_that_is_no_assistant_hears_of_no_pane(world: World) -> None:

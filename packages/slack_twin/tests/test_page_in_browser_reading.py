@@ -259,6 +259,36 @@ async def test_status_prompts_and_title_of_an_assistant_are_shown() -> None:
         await expect(page.locator("#thread-working")).to_have_text("")
 
 
+async def test_a_person_opens_a_pane_and_the_messages_tab_and_chooses_their_prompts() -> None:
+    async with scene() as stage:
+        direct = (await stage.client.conversations_open(users="U000ALICE"))["channel"]["id"]
+        line = await stage.world.line()
+        page = await stage.window("alice")
+        await page.click("#directs [data-channel]")
+        opened = (await line.next_acknowledged())["payload"]["event"]
+        entity = {"type": "slack#/types/channel_id", "value": stage.world.general, "team_id": "T0TWIN"}
+        assert (opened["type"], opened["tab"], opened["context"]) == (
+            "app_home_opened",
+            "messages",
+            {"entities": [entity]},
+        )
+        prompts = [{"title": "Plan", "message": "make a plan"}]
+        await stage.client.assistant_threads_setSuggestedPrompts(channel_id=direct, prompts=prompts)
+        await page.click("#prompts >> text=Plan")
+        await expect(page.locator("#log article").first).to_contain_text("make a plan")
+        assert (await line.next_acknowledged())["payload"]["event"]["text"] == "make a plan"
+        await page.click("text=New chat")
+        pane = (await line.next_acknowledged())["payload"]["event"]["assistant_thread"]
+        place = {"channel_id": direct, "thread_ts": pane["thread_ts"]}
+        await stage.client.chat_postMessage(channel=direct, thread_ts=pane["thread_ts"], text="How can I help?")
+        await expect(page.locator("#thread article").nth(1)).to_contain_text("How can I help?")
+        await stage.client.assistant_threads_setSuggestedPrompts(**place, prompts=[{"title": "Sum", "message": "add"}])
+        await page.click("#thread-prompts >> text=Sum")
+        await expect(page.locator("#thread article").nth(2)).to_contain_text("add")
+        await stage.client.assistant_threads_setTitle(**place, title="A first talk")
+        await expect(page.locator("#log .thread-title")).to_have_text("A first talk")
+
+
 async def test_dark_follows_the_system_until_somebody_chooses() -> None:
     async def paper(page: Page) -> str:
         return str(await page.evaluate("getComputedStyle(document.body).backgroundColor"))

@@ -153,6 +153,6 @@ def caipe_conversation_id(thread_ts: str, *, namespace: UUID = CAIPE_NAMESPACE) 
 
 def conversation_with(agent: RemoteAgent, *, team: str, channel: str, thread_ts: str) -> str:
     """Returns the id of an agent's conversation in a thread, using the agent's dialect and namespace."""
-    if agent.dialect is Dialect.CAIPE:
-        return caipe_conversation_id(thread_ts, namespace=agent.namespace or CAIPE_NAMESPACE)
+    if agent.dialect is Dialect.CAIPE:  # a flat direct message has no timestamp, and its channel is its own
+        return caipe_conversation_id(thread_ts or channel, namespace=agent.namespace or CAIPE_NAMESPACE)
     return conversation_id(team, channel, thread_ts, namespace=agent.namespace or _NAMESPACE)

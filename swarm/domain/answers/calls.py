@@ -183,7 +183,7 @@ class AnswerTarget:
 
     team: str
     channel: str
-    thread_ts: str
+    thread_ts: str  # `FLAT` in a flat direct message, where Slack shows no streams and no status
     is_direct: bool
     requester: str | None  # the user id of the person who asked (U… or W…); None: a bot asked
     agent_name: str

@@ -48,6 +48,10 @@ class PageRecord(Protocol):
         """Records that a message has started."""
         ...
 
+    async def begins_after(self, page: int) -> int:
+        """Returns a time on Slack's clock, in microseconds, before any possible start of a message; 0 if unknown."""
+        ...
+
     async def leaving(self, page: int, text: str) -> None:
         """Records that a message with this text is about to be closed; the answer continues in another message."""
         ...
@@ -91,6 +95,11 @@ class LiveSlack(Protocol):
 
     async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
         """Sets the status line; an empty text clears it. Never raises."""
+        ...
+
+    @property
+    def shows_stop(self) -> bool:
+        """Whether Slack shows its own Stop button while an answer grows, as far as known."""
         ...
 
 

@@ -32,6 +32,8 @@ class DeliveryKind(StrEnum):
     UPDATE = "update"
     DELETE = "delete"
     REACTION = "reaction"
+    TITLE = "title"  # of a thread, in people's lists
+    PROMPTS = "prompts"  # to choose from: in a pane, or in the agent's Messages tab
 
 
 class Mark(StrEnum):
@@ -97,7 +99,7 @@ class Delivery:
     channel: str
     thread_ts: str | None  # the thread to post in
     target_ts: str | None  # the target message of a reaction, an update, a deletion or an ephemeral post
-    text: str  # for a post or an update: text safe for Slack; for a reaction: the emoji's name
+    text: str  # for a post or an update: text safe for Slack; a reaction: the emoji's name; prompts: a JSON list
     broadcast: bool
     agent_name: str | None
     attempts: int

@@ -13,6 +13,13 @@ CONTEXT_WAIT_SECONDS: Final = 10
 """The maximum wait for a thread's history from Slack; then the message is handed out with ``context_incomplete``."""
 
 
+FLAT: Final = ""
+"""The ``thread_ts`` of a flat direct message: all its messages outside threads are one conversation without a root."""
+
+FLAT_MESSAGES: Final = 200
+"""The number of earlier messages of a flat direct message that agents see. It has no end, unlike a thread."""
+
+
 class AuthorKind(StrEnum):
     """The kind of a message's author."""
 
@@ -146,7 +153,7 @@ class SlackMessage:
 
     channel: str
     ts: str
-    thread_ts: str | None  # None for a message outside any thread and for a thread's root
+    thread_ts: str | None  # None for a message outside any thread and for a thread's root; `FLAT`: of a flat DM
     author: Author
     text: str  # in Slack's stored form: <@U…>, <#C…>, &amp;
     subtype: str | None = None
@@ -167,12 +174,13 @@ class SlackMessage:
 
     @property
     def root_ts(self) -> str:
-        """The timestamp of the thread that this message belongs to or opens."""
-        return self.thread_ts or self.ts
+        """The timestamp of the thread that this message belongs to or opens; `FLAT` in a flat direct message."""
+        return self.ts if self.thread_ts is None else self.thread_ts
 
     @property
     def is_root(self) -> bool:
-        return self.thread_ts is None or self.thread_ts == self.ts
+        """Whether the message is no reply in a thread."""
+        return self.thread_ts in (None, FLAT, self.ts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,7 +237,7 @@ class Thread:
     id: str
     team: str
     channel: str
-    thread_ts: str
+    thread_ts: str  # the root's timestamp; `FLAT` for the conversation of a flat direct message
     channel_type: ChannelType
     owner_id: str | None
     epoch: int  # the number of owner changes
@@ -243,7 +251,13 @@ class Thread:
         """Whether nothing of the thread's work may be shown."""
         return self.silence is Silence.SILENT
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether this is the conversation of a flat direct message: it has no root, and posts in it no thread."""
+        return self.thread_ts == FLAT
+
 
 def permalink(workspace_url: str, channel: str, ts: str) -> str:
-    """Returns the address of a message."""
-    return f"{workspace_url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}"
+    """Returns the address of a message; of a flat direct message, which has no first message, that of the channel."""
+    link = f"{workspace_url.rstrip('/')}/archives/{channel}"
+    return link if ts == FLAT else f"{link}/p{ts.replace('.', '')}"

@@ -94,6 +94,18 @@ def preview(text: str, limit: int = 200) -> str:
     return strip_invisible(text)[:limit]
 
 
+def title_of(text: str, limit: int = 60) -> str:
+    """Returns the beginning of a message as one line of at most ``limit`` characters, cut between words.
+
+    Without a leading mention, secrets and invisible characters; empty for a message without text.
+    """
+    line = " ".join(without_secrets(strip_invisible(without_leading_mention(text))).split())
+    if len(line) <= limit:
+        return line
+    words = line[:limit].rsplit(" ", 1)[0] if " " in line[:limit] else line[: limit - 1]
+    return words.rstrip(" ,;:.–-")[: limit - 1] + "…"
+
+
 # --- Safe to post -------------------------------------------------------------------------------------------------
 
 _WORD_JOINER = "\u2060"

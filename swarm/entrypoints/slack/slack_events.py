@@ -36,7 +36,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from swarm.domain.button_actions import ButtonPressed, PressResult, SessionStopped
+from swarm.domain.button_actions import ButtonPressed, PaneOpened, PressResult, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.entrypoints.slack.button_presses import ButtonDoor, Press
@@ -45,7 +45,7 @@ from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
 from swarm.processes.background import BackgroundTasks
 from swarm.slack.incoming.fields import JsonObject
-from swarm.slack.incoming.payloads import session_stopped, slack_event
+from swarm.slack.incoming.payloads import pane_opened, session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
 
@@ -67,6 +67,10 @@ Handle = Callable[[SlackEvent], Awaitable[None]]
 
 Stopped = Callable[[SessionStopped], Awaitable[None]]
 """Handles a press of Slack's own Stop button. The same press may arrive more than once."""
+
+
+Opened = Callable[[PaneOpened], Awaitable[None]]
+"""Handles the opening of an assistant pane or of the app's Messages tab. The same event may arrive more than once."""
 
 
 class _EventMonitor(Protocol):
@@ -96,6 +100,7 @@ class SlackEntryPoint:
     ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:
     :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` receives every press of a button
     under one of our messages, whatever its action; ``stopped`` receives every press of Slack's own Stop button;
+    ``opened`` receives every opening of an assistant pane or of the app's Messages tab;
     ``requests`` receives what people do about requests, before ``press``; ``commands`` slash commands and Home tabs.
     """
 
@@ -106,6 +111,7 @@ class SlackEntryPoint:
         press: Press = ignore_press,
         *,
         stopped: Stopped | None = None,
+        opened: Opened | None = None,
         requests: RequestDoor | None = None,
         commands: CommandDoor | None = None,
         hearing: _EventMonitor | None = None,
@@ -126,7 +132,7 @@ class SlackEntryPoint:
         self._hearing = hearing
         self._commands = commands
         doors = [door for door in (commands, requests) if door]
-        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, doors, hearing))
+        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, opened, doors, hearing))
 
     @property
     def connected(self) -> bool:
@@ -270,12 +276,14 @@ class _Events(AsyncMiddleware):
         handle: Handle,
         press: Press,
         stopped: Stopped | None,
+        opened: Opened | None,
         doors: Sequence[RequestDoor | CommandDoor],
         hearing: _EventMonitor | None,
     ) -> None:
         self._gateway = gateway
         self._handle = handle
         self._stopped = stopped
+        self._opened = opened
         self._doors = (*doors, ButtonDoor(gateway, press))  # the last takes every press of a button that is left
         self._hearing = hearing
 
@@ -288,6 +296,9 @@ class _Events(AsyncMiddleware):
         stop = session_stopped(req.body)
         if stop and self._stopped:
             return await self._take(self._stopped, stop, req.body)
+        pane = pane_opened(req.body)
+        if pane and self._opened:
+            return await self._take(self._opened, pane, req.body)
         try:
             event = slack_event(req.body, await self._gateway.identify())
         except BadRequest as error:

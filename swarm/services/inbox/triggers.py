@@ -201,7 +201,9 @@ def _of_messages(inbox_messages: Sequence[InboxMessage]) -> _ToRead | None:
 
 def _read(tx: Transaction, wanted: Sequence[_ToRead | None], limit: int | None = None) -> list[ThreadTranscript | None]:
     there = threads.get_all(tx, {one.thread_id for one in wanted if one})
-    said = transcript.of_threads(tx, there.values(), transcript.NO_LIMIT if limit is None else limit + 1)
+    since = {one.thread_id: min(new.ts for new in one.inbox_messages) for one in wanted if one and one.inbox_messages}
+    most = transcript.NO_LIMIT if limit is None else limit + 1
+    said = transcript.of_threads(tx, there.values(), most, since=since)
     return [
         _transcript(there[one.thread_id], one, said[one.thread_id], limit) if one and one.thread_id in there else None
         for one in wanted

@@ -38,6 +38,7 @@ from swarm.services.rules.guarded import attempt, watch
 from swarm.services.rules.participants import Standings, people_among
 from swarm.store import agents, deliveries, forgotten, history
 from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
 from swarm.store.threads import threads, transcript
@@ -132,6 +133,8 @@ def missed(
     ``messages`` are all messages in Slack, read from ``began_at`` on.
     """
     stored = transcript.rows_of_thread(tx, thread.team, thread.channel, thread.thread_ts)
+    if thread.is_flat:
+        messages, stored = _of_flat(tx, thread, messages, stored)
     events: list[SlackEvent] = []
     for message in messages:
         row = stored.pop(message.ts, None)
@@ -151,8 +154,20 @@ def missed(
     return events
 
 
+def _of_flat(
+    tx: Transaction, thread: Thread, messages: Sequence[SlackMessage], stored: dict[str, Row]
+) -> tuple[list[SlackMessage], dict[str, Row]]:
+    """Returns the messages of a flat direct message without those that are roots of threads of their own, and the
+    stored messages of the period that was read: earlier ones are not deleted in Slack because they are missing.
+    """
+    where = transcript.where(tx, thread.team, [(message.channel, message.ts) for message in messages])
+    own = [one for one in messages if where.get((one.channel, one.ts), thread.thread_ts) == thread.thread_ts]
+    since = min((message.ts for message in messages), default="")
+    return own, {ts: row for ts, row in stored.items() if since and ts >= since}
+
+
 def _within(thread: Thread, ts: str) -> str | None:
-    return thread.thread_ts if ts != thread.thread_ts else None
+    return thread.thread_ts if ts != thread.thread_ts and not thread.is_flat else None
 
 
 def _keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
@@ -162,6 +177,8 @@ def _keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], 
     """
     locked = threads.locked(tx, thread.id)
     for message in messages:
+        if thread.is_flat:
+            message = replace(message, thread_ts=thread.thread_ts)
         if me.wrote(message.author):
             transcript.store_own_post(tx, locked.team, _signed(tx, message))
         else:

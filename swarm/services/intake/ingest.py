@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from swarm.domain.access import NOTHING_MISSING, STANDING_MISSING, Me, MissingFacts
 from swarm.domain.model.inbox import NoticeKind
-from swarm.domain.model.threads import Author, MessageDeleted, MessageEdited, SlackEvent, SlackMessage, Thread
+from swarm.domain.model.threads import FLAT, Author, MessageDeleted, MessageEdited, SlackEvent, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
@@ -105,7 +105,8 @@ class Ingest:
         be known about the author before a mention that the edit has added is routed; with ``is_final``, the message
         then waits for it.
         """
-        message, team = event.message, self._me.team
+        team = self._me.team
+        (message,) = self._posted.placed(tx, [event.message])
         if message.edited_ts is None or self._me.wrote(message.author):
             return NOTHING_MISSING  # Slack unfurled a link, or the post is the swarm's own
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
@@ -186,19 +187,24 @@ class Ingest:
         """Withdraws the inbox messages of a deleted message, notifies the agents working on them, and erases stored
         copies.
         """
-        team, root_ts = self._me.team, event.thread_ts or event.ts
+        team = self._me.team
+        was = transcript.find(tx, team, event.channel, event.ts)
+        root_ts = event.thread_ts or self._conversation_of(tx, event)
         thread = threads.at(tx, team, event.channel, root_ts)
         if thread is None and event.thread_ts:
             early.lock(tx, team, [(event.channel, root_ts)])
         early.drop(tx, team, event.channel, root_ts, event.ts)  # the message may wait for its thread or its author
         alerts.end(tx, team, event.channel, event.ts)
-        was = transcript.find(tx, team, event.channel, event.ts)
-        if not transcript.mark_deleted(tx, team, event.channel, event.ts, event.thread_ts):
+        if not transcript.mark_deleted(tx, team, event.channel, event.ts, root_ts):
             return
         inbox_messages = inbox.of_message_locked(tx, team, event.channel, event.ts)
         if was:
             erase_deleted(tx, thread, was, inbox_messages)
         withdraw(tx, inbox_messages, "deleted in Slack")
+
+    def _conversation_of(self, tx: Transaction, event: MessageDeleted) -> str:
+        place = (event.channel, event.ts)
+        return FLAT if self._posted.flat_among(tx, [place]) else event.ts
 
 
 def _edited_by(event: MessageEdited, author: Author) -> MessageEdited:

@@ -19,7 +19,16 @@ from typing import Final
 
 from swarm.domain.access import Me, MissingFacts, standing_in
 from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, Silence, SlackMessage, Standing
+from swarm.domain.model.threads import (
+    CONTEXT_WAIT_SECONDS,
+    FLAT,
+    AuthorKind,
+    ChannelType,
+    ContextState,
+    Silence,
+    SlackMessage,
+    Standing,
+)
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
@@ -28,7 +37,7 @@ from swarm.services.intake.decisions import Decisions, Routing, counts
 from swarm.services.outbox.alert_repeats import show_repeats
 from swarm.services.requests.words import answer_in_words
 from swarm.services.rules.participants import Standings
-from swarm.services.rules.system_messages import show_answered, show_stored, tell_refused, tell_routed
+from swarm.services.rules.system_messages import give_title, show_answered, show_stored, tell_refused, tell_routed
 from swarm.services.rules.task_threads import answer, hand_over_all, stored
 from swarm.services.runs.run_control import stop_latest, stop_thread
 from swarm.store import history, requests, task_queries
@@ -38,7 +47,7 @@ from swarm.store.inbox.inbox import InboxMessage, NewInboxMessage
 from swarm.store.inbox.queues import Lane
 from swarm.store.tasks import Task
 from swarm.store.threads import alerts, early, people, threads, transcript, watermarks
-from swarm.store.threads.threads import NewThread
+from swarm.store.threads.threads import NewThread, Place
 
 EARLY_SECONDS: Final = 600
 """A reply written this long after its thread's first message cannot have overtaken it."""
@@ -72,20 +81,34 @@ class PostedMessages:
         """Routes messages in order. Returns, for each message, what must be known about its author first; then routing
         had no effect.
         """
+        messages = self.placed(tx, [new.message for new in posted])
         routings = [
-            Routing(
-                message=new.message,
-                roster=new.roster,
-                is_final=new.is_final,
-                digest=self.decisions.digest(new.message),
-            )
-            for new in posted
+            Routing(message=message, roster=new.roster, is_final=new.is_final, digest=self.decisions.digest(message))
+            for message, new in zip(messages, posted, strict=True)
         ]
         if grouped := [(routing.message.channel, routing.digest) for routing in routings if routing.digest]:
             alerts.lock(tx, self._me.team, grouped)
         # Own posts are added to the transcript when they are sent.
         self._route_in_waves(tx, [found for found in routings if not self._me.wrote(found.message.author)])
         return [routing.missing for routing in routings]
+
+    def placed(self, tx: Transaction, messages: Sequence[SlackMessage]) -> list[SlackMessage]:
+        """Returns the messages with their conversation: direct messages outside threads may be flat.
+
+        A message stays where it was stored first, even if the setting has changed.
+        """
+        outside = [one for one in messages if one.channel_type is ChannelType.DM and one.thread_ts is None]
+        flat = self.flat_among(tx, [(one.channel, one.ts) for one in outside])
+        return [replace(one, thread_ts=FLAT) if (one.channel, one.ts) in flat else one for one in messages]
+
+    def flat_among(self, tx: Transaction, outside: Sequence[Place]) -> set[Place]:
+        """Returns which messages outside threads, by channel and timestamp, belong to flat direct messages."""
+        known = transcript.where(tx, self._me.team, outside)
+        return {
+            place
+            for place in outside
+            if (known[place] == FLAT if place in known else self._operating_policy.is_flat(place[0]))
+        }
 
     def _route_in_waves(self, tx: Transaction, routings: Iterable[Routing]) -> None:
         waves: list[list[Routing]] = []
@@ -274,6 +297,8 @@ class PostedMessages:
                 ts = routing.message.ts
                 alerts.add(tx, self._me.team, routing.message.channel, ts, routing.digest, ts)
         for routing in loud:
+            if routing.message.author.kind is AuthorKind.USER:
+                give_title(tx, routing.opened, routing.message, is_first=routing.is_new)
             tell_routed(tx, routing.opened, routing.message, routing.decision, routing.roster)
             if routing.decision.denial:  # by one of several named agents
                 key = self.decisions.told_key(tx, routing)
@@ -371,7 +396,7 @@ def _new_thread(routing: Routing) -> NewThread:
         thread_ts=message.root_ts,
         channel_type=message.channel_type,
         watermark_ts=(is_edit and message.edited_ts) or message.ts,
-        known_whole=not is_edit and message.is_root and not message.has_replies,
+        known_whole=not is_edit and message.thread_ts is None and not message.has_replies,
         silence=Silence.SILENT if routing.decision.silent else None,
     )
 

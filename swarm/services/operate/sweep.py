@@ -135,20 +135,26 @@ def disown_idle(tx: Transaction) -> bool:
 
 
 def _forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
-    """Deletes the messages of a thread if it is still idle. The thread is then incomplete.
+    """Deletes the messages of a thread if it is still idle, and the old messages of a flat direct message. The thread
+    is then incomplete.
 
     Returns whether more may remain.
     """
-    thread = threads.locked(tx, thread_id)
-    if not retention.is_idle(tx, thread_id, tx.now - keep_us):
+    thread, before = threads.locked(tx, thread_id), tx.now - keep_us
+    is_idle = retention.is_idle(tx, thread_id, before)
+    if is_idle:
+        threads.doubt(tx, thread_id)
+    elif not thread.is_flat:
         return False
-    threads.doubt(tx, thread_id)
-    threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - keep_us))
-    messages = retention.forget_said(tx, thread, AT_ONCE)
-    answers = retention.forget_answers(tx, thread_id, AT_ONCE)
-    escalations.forget(tx, thread_id)
-    changes = retention.forget_history(tx, thread_id, AT_ONCE)
-    rendered = retention.forget_rendered(tx, thread_id, AT_ONCE)
+    threads.forget_up_to(tx, thread_id, us_to_slack_ts(before))
+    before = tx.now + _DAY if is_idle else before
+    messages = retention.forget_said(tx, thread, AT_ONCE, before)
+    answers = retention.forget_answers(tx, thread_id, AT_ONCE, before)
+    changes = retention.forget_history(tx, thread_id, AT_ONCE, before)
+    rendered = 0
+    if is_idle:
+        escalations.forget(tx, thread_id)
+        rendered = retention.forget_rendered(tx, thread_id, AT_ONCE)
     return max(messages, answers, changes, rendered) >= AT_ONCE
 
 

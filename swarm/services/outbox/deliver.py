@@ -403,7 +403,7 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
     """Adds a sent post to the transcript, because Slack sends no event for the swarm's own posts."""
     if row["kind"] == DeliveryKind.UPDATE and row["updates_id"] and not row["removes"]:
         transcript.store_own_edit(tx, team, row["channel"], row["target_ts"], row["text"])
-    is_direct = row["request_id"] and not row["thread_ts"]  # a card for one person is no part of the thread
+    is_direct = row["request_id"] and row["thread_ts"] is None  # a card for one person is no part of the thread
     if row["kind"] == DeliveryKind.POST and answer.ts and not row["person"] and not is_direct:
         author = Author(id=row["agent_id"] or "swarm", kind=AuthorKind.AGENT, name=row["agent_name"] or "swarm")
         place = {"channel": row["channel"], "ts": answer.ts, "thread_ts": row["thread_ts"]}

@@ -63,7 +63,8 @@ def escalate(
         assert found is not None  # it has just stopped this one
         return found, False
     _post(tx, thread, call_text(policy, asker, reason), post_key(new))
-    react(tx, thread, thread.thread_ts, policy.emoji, Mark.END, lasting=True)
+    emoji = None if thread.is_flat else policy.emoji  # a flat direct message has no first message
+    react(tx, thread, thread.thread_ts, emoji, Mark.END, lasting=True)
     _call_service(tx, thread, asker, new, policy, operating_policy.workspace_url)
     if policy.agent:
         _ask_on_call(tx, thread, new, policy, operating_policy)

@@ -30,7 +30,7 @@ from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.cutting import split
 from swarm.domain.text.secrets import REMOVED
-from swarm.domain.text.slack_text import safe
+from swarm.domain.text.slack_text import safe, title_of
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import below_of
@@ -194,6 +194,20 @@ def tell_person(tx: Transaction, thread: Thread, person: str, text: str, idempot
         target_ts=thread.thread_ts if shown_to else None,
         person=shown_to,
     )
+
+
+def greeting_key(thread: Thread) -> str:
+    """Returns the key under which a pane or a direct message is greeted once."""
+    return f"greeting:{thread.id}"
+
+
+def give_title(tx: Transaction, thread: Thread, message: SlackMessage, *, is_first: bool) -> None:
+    """Names a thread of a direct message after its first message, once. A pane with a greeting has no message yet."""
+    title = title_of(message.own_text)
+    if not title or thread.is_flat or thread.channel_type is not ChannelType.DM:
+        return
+    if is_first or deliveries.is_wanted(tx, greeting_key(thread)):
+        deliveries.add(tx, DeliveryKind.TITLE, thread, text=title, idempotency_key=f"title:{thread.id}")
 
 
 def show_stored(tx: Transaction, messages: Iterable[tuple[Thread, str]], reactions: Reactions) -> None:

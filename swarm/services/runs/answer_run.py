@@ -50,7 +50,7 @@ _log = structlog.get_logger(__name__)
 class RunContext:
     """The services shared by all runs.
 
-    Without ``stop_button_seconds`` no Stop button is shown, because Slack shows its own.
+    After ``stop_button_seconds`` a run gets a Stop button, unless Slack shows its own; None: never.
     """
 
     database: Database
@@ -171,7 +171,8 @@ class AnswerRun:
 
         async def offer() -> None:
             await asyncio.sleep(seconds)
-            await self._run_context.database.write(offer_stop, self.run_id)
+            if not (place.thread_ts and self._run_context.stage.slack.shows_stop):
+                await self._run_context.database.write(offer_stop, self.run_id)
 
         return [self._run_context.background.start(attempt(offer(), "turn", turn=self.run_id))]
 
@@ -272,6 +273,10 @@ class RunRecord:
         """Records the timestamp of a message. If the run has ended in the meantime, recovery seals the message."""
         if not await self._database.write(_began, self._run_id, page, ts):
             raise AnswerLost
+
+    async def begins_after(self, page: int) -> int:
+        """Returns a time on Slack's clock before any possible start of a message."""
+        return await self._database.read(run_pages.begins_after, self._run_id, page)
 
     async def leaving(self, page: int, text: str) -> None:
         """Records the text of a message before the next message begins, so that recovery can still add a note to it."""

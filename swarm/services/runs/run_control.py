@@ -39,7 +39,7 @@ from swarm.domain.model.feedback import Reason
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus
-from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
+from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.services.requests.asking import stop_waiting
@@ -441,7 +441,8 @@ def _retry_run(tx: Transaction, press: ButtonPressed, operating_policy: Operatin
 def _escalate(
     tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy, *, team: str, asker: EscalationAsker
 ) -> str:
-    thread = threads.at(tx, team, press.channel, press.thread_ts or press.message_ts)
+    found = (threads.at(tx, team, press.channel, ts) for ts in (press.thread_ts or press.message_ts, FLAT))
+    thread = next(filter(None, found), None)
     if thread is None:
         return UNKNOWN_THREAD_TEXT
     try:

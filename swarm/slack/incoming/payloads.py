@@ -13,10 +13,11 @@ import orjson
 import structlog
 
 from swarm.domain.access import Me, Person
-from swarm.domain.button_actions import FEEDBACK_FORM, ButtonPressed, SessionStopped
+from swarm.domain.button_actions import FEEDBACK_FORM, ButtonPressed, PaneOpened, SessionStopped
 from swarm.domain.errors import BadRequest
 from swarm.domain.model.deliveries import METADATA_EVENT_TYPE
 from swarm.domain.model.threads import (
+    FLAT,
     Author,
     AuthorKind,
     ChannelType,
@@ -53,6 +54,8 @@ _TOMBSTONE: Final = "tombstone"
 
 _SLACKBOT: Final = "USLACKBOT"
 """Slack's own bot, whose reminders and answers only name a user."""
+
+_CHANNEL_ENTITY: Final = "slack#/types/channel_id"
 
 _NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
 """Subtypes that repeat another event."""
@@ -317,6 +320,54 @@ def session_stopped(body: object) -> SessionStopped | None:
         user_id=user_id,
         message_ts=_timestamps(event, "streaming_message_ts"),
     )
+
+
+def pane_opened(body: object) -> PaneOpened | None:
+    """Returns the opening of an assistant pane (``assistant_thread_started``, ``assistant_thread_context_changed``) or
+    of the app's Messages tab (``app_home_opened``).
+
+    Returns None for other or malformed events. https://docs.slack.dev/ai/migrating-to-agent-messaging
+    """
+    event = object_at(body, "event") if is_object(body) else EMPTY
+    if not is_object(body):
+        return None
+    match text_at(event, "type"):
+        case "app_home_opened" if text_at(event, "tab") == "messages":
+            return _pane(body, event, {**event, "thread_ts": None}, _viewed(object_at(event, "context")))
+        case "assistant_thread_started" | "assistant_thread_context_changed" as kind:
+            pane = object_at(event, "assistant_thread")
+            if ts_at(pane, "thread_ts") is None:
+                return None
+            viewing = id_at(object_at(pane, "context"), "channel_id")
+            return _pane(body, event, {**pane, "user": pane.get("user_id"), "channel": pane.get("channel_id")}, viewing,
+                         is_change=kind == "assistant_thread_context_changed")  # fmt: skip
+        case _:
+            return None
+
+
+def _pane(
+    body: JsonObject, event: JsonObject, place: JsonObject, viewing: str | None, *, is_change: bool = False
+) -> PaneOpened | None:
+    event_id, user_id, channel = id_at(body, "event_id"), id_at(place, "user"), id_at(place, "channel")
+    event_ts = ts_at(event, "event_ts")
+    if not (event_id and user_id and channel and event_ts):
+        return None
+    return PaneOpened(
+        key=f"pane:{event_id}",
+        user_id=user_id,
+        channel=channel,
+        thread_ts=ts_at(place, "thread_ts") or FLAT,
+        event_ts=event_ts,
+        viewing=viewing,
+        is_change=is_change,
+    )
+
+
+def _viewed(context: JsonObject) -> str | None:
+    """Returns the channel that the person views; Slack lists the most relevant entity first."""
+    entities = objects_at(context, "entities")
+    found = (id_at(entity, "value") for entity in entities if text_at(entity, "type") == _CHANNEL_ENTITY)
+    return next((channel for channel in found if channel), None)
 
 
 def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:

@@ -6,6 +6,7 @@ import uuid
 from typing import Final
 
 from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
+from swarm.slack.outgoing import sessions
 from swarm.slack.outgoing.answer_blocks import (
     MAX_UPDATE_CHARACTERS,
     closing_blocks,
@@ -24,6 +25,8 @@ _METHODS: Final = {
     DeliveryKind.UPDATE: "chat.update",
     DeliveryKind.DELETE: "chat.delete",
     DeliveryKind.REACTION: "reactions.add",
+    DeliveryKind.TITLE: sessions.TITLE,
+    DeliveryKind.PROMPTS: sessions.PROMPTS,
 }
 _REMOVE_REACTION: Final = "reactions.remove"
 _DONE_ALREADY: Final = {

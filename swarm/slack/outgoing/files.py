@@ -18,6 +18,7 @@ import orjson
 from swarm.domain.errors import Conflict, Forbidden, NotFound, SwarmError, Unavailable
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.files import FileInfo, Share, check_size
+from swarm.domain.model.threads import FLAT
 from swarm.slack.incoming.fields import JsonObject, count_at, id_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
 
@@ -152,8 +153,9 @@ class SlackFileClient:
         arguments = {
             "files": orjson.dumps([{"id": share.file_id, "title": share.title}]).decode(),
             "channel_id": share.channel,
-            "thread_ts": share.thread_ts,
         }
+        if share.thread_ts:
+            arguments["thread_ts"] = share.thread_ts
         if share.comment:
             arguments["initial_comment"] = share.comment
         answer = await self._api.call(_COMPLETE, arguments)
@@ -164,8 +166,8 @@ class SlackFileClient:
         )
 
     async def shared_as(self, file_id: str, channel: str, thread_ts: str) -> str | None:
-        """Returns the message that shows a file in a thread, according to ``shares`` in ``files.info``; None if there
-        is none.
+        """Returns the message that shows a file in a thread, or outside threads for `FLAT`, according to ``shares`` in
+        ``files.info``; None if there is none.
         """
         try:
             shares = object_at(await self._ask(file_id), "shares")
@@ -174,7 +176,7 @@ class SlackFileClient:
                 return None  # an upload that was never completed does not count as a file
             raise
         found = [share for kind in ("public", "private") for share in objects_at(object_at(shares, kind), channel)]
-        return next((ts_at(share, "ts") for share in found if ts_at(share, "thread_ts") == thread_ts), None)
+        return next((ts_at(share, "ts") for share in found if (ts_at(share, "thread_ts") or FLAT) == thread_ts), None)
 
     async def _ask(self, file_id: str) -> JsonObject:
         return object_at(await self._api.read(_INFO, {"file": file_id}), "file")

@@ -26,7 +26,7 @@ from swarm.domain.model.deliveries import (
     InDoubt,
     NotSent,
 )
-from swarm.domain.model.threads import ChannelMessage, ChannelType, SlackMessage
+from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, ids_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of
@@ -36,6 +36,7 @@ from swarm.slack.outgoing.delivery_calls import content, method_of, oldest_post,
 from swarm.slack.outgoing.files import SlackFileClient
 from swarm.slack.outgoing.modals import PersonalSurfaces, change_view
 from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.sessions import Sessions
 from swarm.slack.outgoing.streams import SlackStreams
 from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
 
@@ -68,7 +69,7 @@ class Gateway:
 
     ``timeout_seconds`` limits one HTTP call, including connecting. Unless documented otherwise, reading methods raise
     Unavailable if Slack cannot be reached, and RefusedBySlack, a NotFound with Slack's code, if Slack refuses.
-    ``agent_sessions`` is set if the app is declared as an agent, see :class:`SlackStreams`.
+    ``agent_sessions`` tells whether the app is declared as an agent, see :class:`Sessions`.
     """
 
     def __init__(
@@ -79,13 +80,14 @@ class Gateway:
         base_url: str = SLACK_API_URL,
         timeout_seconds: float = 10.0,
         watcher: Watcher = NO_WATCHERS,
-        agent_sessions: bool = False,
+        agent_sessions: bool | None = False,
     ) -> None:
         self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
         self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
         self.personal = PersonalSurfaces(self._api)
-        self.streams = SlackStreams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
+        self._sessions = Sessions(self._api, agent_sessions=agent_sessions)
+        self.streams = SlackStreams(self._api, self._messages, self._take_back, self._sessions)
 
     @property
     def clock(self) -> SlackClock:
@@ -164,6 +166,10 @@ class Gateway:
                 return await self._change(delivery, {"ts": delivery.target_ts})
             case DeliveryKind.REACTION:
                 return await self._change(delivery, {"timestamp": delivery.target_ts, "name": delivery.text})
+            case DeliveryKind.TITLE:
+                return await self._sessions.title(delivery)
+            case DeliveryKind.PROMPTS:
+                return await self._sessions.prompts(delivery)
             case _:
                 assert_never(delivery.kind)
 
@@ -200,8 +206,12 @@ class Gateway:
         """Returns all messages of a thread, oldest first (``conversations.replies``). Swarm's own messages have their
         ``delivery_id``.
 
-        Empty if there is no such thread.
+        Empty if there is no such thread. For `FLAT`, returns the newest `FLAT_MESSAGES` messages of the channel,
+        without replies (``conversations.history``).
         """
+        if thread_ts == FLAT:
+            newest = await self.read_channel(channel, "0", FLAT_MESSAGES)
+            return [one.message for one in newest if one.message.is_root]
         try:
             # Each page may begin with the root message again.
             messages = {m.ts: m async for m in self._messages("conversations.replies", channel, {"ts": thread_ts})}
@@ -309,7 +319,7 @@ class Gateway:
         Slack shows no ephemeral text in a thread without replies.
         """
         arguments: dict[str, object] = {"user": person, "text": delivery.text}
-        if delivery.target_ts != delivery.thread_ts:
+        if delivery.thread_ts and delivery.target_ts != delivery.thread_ts:
             arguments["thread_ts"] = delivery.thread_ts
         answer = await self._write(delivery, arguments)
         return answer if isinstance(answer, Failure) else DeliveryAccepted()

@@ -67,6 +67,9 @@ LANDING_SECONDS: Final = 3.0
 _FIND_AGAIN_SECONDS: Final = 2.0
 _FIND_AT_LEAST_EVERY_SECONDS: Final = 30.0
 
+_ALWAYS: Final = "0"
+"""A timestamp before all others."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -76,6 +79,9 @@ class _NoRecord:
     async def beginning(self, page: int, *, is_post: bool) -> None: ...
 
     async def began(self, page: int, ts: str) -> None: ...
+
+    async def begins_after(self, page: int) -> int:
+        return 0
 
     async def leaving(self, page: int, text: str) -> None: ...
 
@@ -249,7 +255,7 @@ class LiveAnswer:
     async def _call(self, call: StreamCall) -> None:
         if not await self._may_call():
             raise AnswerLost
-        self._call_began_after = max((*self._known, self._place.thread_ts), key=slack_ts_to_us)
+        self._call_began_after = max((*self._known, self._place.thread_ts or _ALWAYS), key=slack_ts_to_us)
         answer = await self._slack.call(self._place, call)
         self._log_failure(type(call).__name__, None if isinstance(answer, DeliveryAccepted) else repr(answer))
         if isinstance(answer, DeliveryAccepted) and isinstance(call, OpenStream | PostPage) and answer.ts:
@@ -274,7 +280,7 @@ class LiveAnswer:
         is_post, pause = self._live.mode is PageMode.POST, _FIND_AGAIN_SECONDS
         while True:
             try:
-                after_us = slack_ts_to_us(self._call_began_after)
+                after_us = max(slack_ts_to_us(self._call_began_after), await self._record.begins_after(page))
                 ts = await self._slack.find(self._place, page, after_us, self._known, is_post=is_post)
             except NotFound as error:
                 _log.warning("an answer may not be looked up", action="stream_find", error=str(error))
@@ -383,6 +389,7 @@ class LiveStage:
             place,
             self.slack,
             mentionable=mentionable,
+            mode=PageMode.STREAM if place.thread_ts else PageMode.POST,
             pace=self._pace,
             record=record,
             may_call=may_call,

@@ -45,10 +45,13 @@ TIER_3: Final = Limit.per_minute(50)
 TIER_4: Final = Limit.per_minute(100)
 
 METHOD_LIMITS: Final = {
+    "agents.sessions.rename": TIER_3,
     "agents.sessions.setStatus": TIER_3,
     # Calls are rare, and a reconnect must not wait for a bucket. If necessary, Slack's response slows these calls down.
     "apps.connections.open": UNLIMITED,
     "assistant.threads.setStatus": Limit.per_minute(300),  # Slack mentions "special limits" without numbers
+    "assistant.threads.setSuggestedPrompts": TIER_4,
+    "assistant.threads.setTitle": TIER_4,
     "auth.test": Limit.per_minute(300),  # Slack mentions hundreds
     "bots.info": TIER_3,
     "chat.appendStream": TIER_4,

@@ -13,9 +13,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from typing import Final, assert_never
 
-import stamina
-import structlog
-
 from swarm.clock import slack_ts_to_us, us_to_slack_ts
 from swarm.domain.answers.calls import (
     AnswerTarget,
@@ -29,16 +26,12 @@ from swarm.domain.answers.calls import (
     StreamCall,
     UpdatePage,
 )
-from swarm.domain.answers.slack_results import is_for_good
-from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import (
-    EPHEMERAL_SECONDS,
     METADATA_EVENT_TYPE,
     Answer,
     DeliveryAccepted,
     DeliveryRefused,
     InDoubt,
-    NotSent,
 )
 from swarm.domain.model.threads import AuthorKind, SlackMessage
 from swarm.slack.incoming.fields import JsonObject, object_at, ts_at
@@ -50,11 +43,8 @@ from swarm.slack.outgoing.answer_blocks import (
     stream_chunks,
     text_block,
 )
+from swarm.slack.outgoing.sessions import Sessions
 from swarm.slack.outgoing.web_api import Failure, RefusedBySlack, WebApi
-
-_STATUS: Final = "assistant.threads.setStatus"
-_SESSION_STATUS: Final = "agents.sessions.setStatus"
-_CLEARING_ATTEMPTS: Final = 3
 
 _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
@@ -63,8 +53,6 @@ Messages = Callable[[str, str, JsonObject], AsyncIterator[SlackMessage]]
 
 TakeBack = Callable[[str, str], Awaitable[None]]
 """Deletes one of Swarm's posts, given by channel and timestamp, that appeared outside its thread."""
-
-_log = structlog.get_logger(__name__)
 
 
 def _page_key(run_id: str, page: int) -> str:
@@ -78,17 +66,13 @@ def own_metadata(key: str, agent_name: str) -> JsonObject:
 
 
 class SlackStreams:
-    """Slack's streams over the gateway's client, in the sending process.
+    """Slack's streams over the gateway's client, in the sending process."""
 
-    With ``agent_sessions``, for an app declared as an agent, the status line is the state of an agent's session, with
-    Slack's own Stop button.
-    """
-
-    def __init__(self, api: WebApi, messages: Messages, take_back: TakeBack, *, agent_sessions: bool = False) -> None:
+    def __init__(self, api: WebApi, messages: Messages, take_back: TakeBack, sessions: Sessions) -> None:
         self._api = api
         self._messages = messages
         self._take_back = take_back
-        self._status_methods = [_SESSION_STATUS, _STATUS] if agent_sessions else [_STATUS]
+        self.sessions = sessions
 
     async def acquire_slot(self, slot: Slot, channel: str) -> None:
         """Waits until Slack's rate limits allow a call of this method, in order of arrival."""
@@ -144,45 +128,13 @@ class SlackStreams:
         return newest
 
     async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
-        """Shows a status (``assistant.threads.setStatus``); an empty text clears the status.
+        """Shows a status; see `Sessions.status`."""
+        await self.sessions.status(place, text, session=session)
 
-        For an agent's session (``agents.sessions.setStatus``, which has no text) only ``session`` counts. By default
-        the agent is working while there is a text. Slack clears a status after two minutes.
-        A status that has to wait longer than a minute is left out; clearing is tried several times. Logs Slack's
-        failures and never raises for them. A method that the workspace does not support is not tried again.
-        """
-        method = next(iter(self._status_methods), None)
-        if method is None:
-            return
-        session = session or (SessionState.PROCESSING if text else SessionState.ACTIVE)
-        is_shown = session is SessionState.PROCESSING if method == _SESSION_STATUS else bool(text)
-        try:
-            await (self._show if is_shown else self._clear)(method, _status_arguments(method, place, text, session))
-        except RefusedBySlack as refused:
-            self._give_up(method, refused.slack_code)
-            _not_shown(method, place, refused.slack_code)
-        except Unavailable as error:
-            _not_shown(method, place, error.message)
-
-    async def _show(self, method: str, arguments: JsonObject) -> None:
-        if self._api.expected_wait_seconds(method) > EPHEMERAL_SECONDS:
-            raise Unavailable("Slack's rate limits do not allow it now.")
-        await self._api.acquire_slot(method)
-        match await self._api.call(method, arguments):
-            case DeliveryRefused(error=code):
-                raise RefusedBySlack(code)
-            case NotSent(reason=reason) | InDoubt(reason=reason):
-                raise Unavailable(reason)
-
-    async def _clear(self, method: str, arguments: JsonObject) -> None:
-        """Clears the status. The call is idempotent, so it is repeated, and rate limits are waited out."""
-        async for attempt in stamina.retry_context(on=Unavailable, attempts=_CLEARING_ATTEMPTS, wait_initial=0.2):
-            with attempt:
-                await self._api.read(method, arguments)
-
-    def _give_up(self, method: str, code: str) -> None:
-        if is_for_good(code) and method in self._status_methods:
-            self._status_methods.remove(method)
+    @property
+    def shows_stop(self) -> bool:
+        """Whether Slack shows its own Stop button while an answer grows, as far as known."""
+        return self.sessions.shows_stop
 
     async def _open(self, place: AnswerTarget, call: OpenStream) -> Answer:
         answer = await self._send(Slot.OPEN, place, _opening_arguments(place, call))
@@ -199,7 +151,8 @@ class SlackStreams:
         if isinstance(answer, Failure):
             return answer
         posted = _begun(answer)
-        if isinstance(posted, DeliveryAccepted) and posted.ts and not ts_at(object_at(answer, "message"), "thread_ts"):
+        is_stray = bool(place.thread_ts) and not ts_at(object_at(answer, "message"), "thread_ts")
+        if isinstance(posted, DeliveryAccepted) and posted.ts and is_stray:
             await self._take_back(place.channel, posted.ts)
             return DeliveryRefused(error="thread_not_found")
         return posted
@@ -212,9 +165,14 @@ class SlackStreams:
         return await self._api.call(slot.value, {"channel": place.channel, **arguments})
 
     async def _replies_after(self, place: AnswerTarget, after_us: int) -> AsyncIterator[SlackMessage]:
-        """Yields the replies without the root, which is on every page and may be Swarm's own."""
-        where = {"ts": place.thread_ts, "oldest": us_to_slack_ts(after_us)}
-        async for message in self._messages("conversations.replies", place.channel, where):
+        """Yields the replies without the root, which is on every page and may be Swarm's own; in a flat direct message
+        the messages outside threads.
+        """
+        where: dict[str, object] = {"oldest": us_to_slack_ts(after_us)}
+        if place.thread_ts:
+            where["ts"] = place.thread_ts
+        method = "conversations.replies" if place.thread_ts else "conversations.history"
+        async for message in self._messages(method, place.channel, where):
             if message.ts != place.thread_ts and slack_ts_to_us(message.ts) > after_us:
                 yield message
 
@@ -264,23 +222,5 @@ def _instead_of_text(place: AnswerTarget, page: PostPage | UpdatePage) -> str:
 
 def _post_arguments(place: AnswerTarget, page: PostPage) -> JsonObject:
     quiet = {"unfurl_links": False, "unfurl_media": False}
-    return {"thread_ts": place.thread_ts, **_page_arguments(place, page), **quiet}
-
-
-def _status_arguments(method: str, place: AnswerTarget, text: str, session: SessionState) -> JsonObject:
-    where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
-    if method == _STATUS:
-        return {**where, "status": text}
-    initiator = {"initiator_user_id": place.requester} if place.requester else {}
-    return {**where, "status": session.value, **initiator}
-
-
-def _not_shown(method: str, place: AnswerTarget, reason: str) -> None:
-    _log.warning(
-        "The status of an answer could not be shown.",
-        action="slack_status_not_shown",
-        method=method,
-        turn_id=place.run_id,
-        channel=place.channel,
-        reason=reason,
-    )
+    where = {"thread_ts": place.thread_ts} if place.thread_ts else {}
+    return {**where, **_page_arguments(place, page), **quiet}

@@ -129,9 +129,12 @@ READ_ATTEMPTS: Final = 5
 
 _TAKES_JSON: Final = frozenset(
     {
+        "agents.sessions.rename",
         "agents.sessions.setStatus",
         "apps.connections.open",
         "assistant.threads.setStatus",
+        "assistant.threads.setSuggestedPrompts",
+        "assistant.threads.setTitle",
         "auth.test",
         "chat.appendStream",
         "chat.delete",

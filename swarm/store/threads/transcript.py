@@ -7,7 +7,7 @@ which it participates or has participated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import orjson
@@ -15,9 +15,12 @@ from sqlalchemy import BigInteger, BindParameter, Executable, Text, bindparam, e
 from sqlalchemy.dialects import postgresql
 
 from swarm.domain.model.threads import (
+    FLAT,
+    FLAT_MESSAGES,
     STRANGERS,
     Author,
     AuthorKind,
+    ChannelType,
     File,
     SlackMessage,
     Standing,
@@ -36,6 +39,9 @@ COORDINATOR: Final = "swarm"
 """The author of the coordinator's own posts in the transcript."""
 
 NO_LIMIT: Final = 2**31 - 1
+
+_TO_THE_END: Final = "~"
+"""Sorts after every timestamp."""
 
 _t = thread_messages.c
 
@@ -182,7 +188,8 @@ def store_own_edit(tx: Transaction, team: str, channel: str, ts: str, text: str)
 def mark_deleted(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | None) -> bool:
     """Stores a tombstone, even for a message that was not received yet. Returns False if one exists already."""
     tombstone = {
-        "team": team, "channel": channel, "ts": ts, "thread_ts": thread_ts or ts, "author_id": "", "author_name": None,
+        "team": team, "channel": channel, "ts": ts, "author_id": "",
+        "thread_ts": ts if thread_ts is None else thread_ts, "author_name": None,
         "author_kind": AuthorKind.USER, "text": "", "files": "[]", "edited_ts": None,
         "standing": Standing.UNVERIFIED,
     }  # fmt: skip
@@ -211,19 +218,52 @@ def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:
     return found is not None and found["deleted_at"] is not None
 
 
+def where(tx: Transaction, team: str, messages: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Returns the ``thread_ts`` under which messages, given by channel and timestamp, are stored."""
+    rows = [{"channel": channel, "ts": ts} for channel, ts in set(messages)]
+    found = _WHERE.all(tx, given=rows, team=team) if rows else ()
+    return {(row["channel"], row["ts"]): row["thread_ts"] for row in found}
+
+
 def of_thread(tx: Transaction, thread: Thread) -> list[TranscriptMessage]:
-    """Returns all messages of a thread, oldest first."""
+    """Returns all messages of a thread, oldest first; of a flat direct message the latest."""
     return of_threads(tx, [thread])[thread.id]
 
 
-def of_threads(tx: Transaction, threads: Iterable[Thread], limit: int = NO_LIMIT) -> dict[str, list[TranscriptMessage]]:
-    """Returns the first ``limit`` messages of each thread by the thread's id, oldest first."""
-    places = {(thread.team, thread.channel, thread.thread_ts): thread.id for thread in threads}
+def of_threads(
+    tx: Transaction, threads: Iterable[Thread], limit: int = NO_LIMIT, *, since: Mapping[str, str] | None = None
+) -> dict[str, list[TranscriptMessage]]:
+    """Returns the first ``limit`` messages of each thread by the thread's id, oldest first.
+
+    Of a flat direct message, returns the messages from its timestamp in ``since`` on and `FLAT_MESSAGES` before it.
+    """
+    there = list(threads)
+    places = {(thread.team, thread.channel, thread.thread_ts): thread.id for thread in there if not thread.is_flat}
     rows = [{"team": team, "channel": channel, "thread_ts": thread_ts} for team, channel, thread_ts in places]
-    found: dict[str, list[TranscriptMessage]] = {thread_id: [] for thread_id in places.values()}
+    found: dict[str, list[TranscriptMessage]] = {thread.id: [] for thread in there}
     for row in _OF_THREADS.all(tx, given=rows, n=limit) if rows else ():
         found[places[row["team"], row["channel"], row["thread_ts"]]].append(transcript_message(row))
+    for thread in there:
+        if thread.is_flat:
+            found[thread.id] = _of_flat(tx, thread, (since or {}).get(thread.id, _TO_THE_END))
+        elif thread.channel_type is ChannelType.DM:
+            found[thread.id] = _with_root(tx, thread, found[thread.id])
     return found
+
+
+def _of_flat(tx: Transaction, thread: Thread, since: str) -> list[TranscriptMessage]:
+    place = {"team": thread.team, "channel": thread.channel, "thread_ts": FLAT}
+    before = _BEFORE.all(tx, **place, before_ts=since, n=FLAT_MESSAGES)[::-1]
+    return [transcript_message(row) for row in (*before, *_SINCE.all(tx, **place, since_ts=since))]
+
+
+def _with_root(tx: Transaction, thread: Thread, messages: list[TranscriptMessage]) -> list[TranscriptMessage]:
+    """Adds the root of a thread in a flat direct message, which is stored with the flat conversation."""
+    if messages and messages[0].ts == thread.thread_ts:
+        return messages
+    root = find(tx, thread.team, thread.channel, thread.thread_ts)
+    is_elsewhere = root is not None and root["thread_ts"] == FLAT and root["deleted_at"] is None
+    return [transcript_message(root), *messages] if root and is_elsewhere else messages
 
 
 def rows_of_thread(tx: Transaction, team: str, channel: str, thread_ts: str) -> dict[str, Row]:
@@ -316,7 +356,27 @@ _in_thread = (
 _PAGE = Statement(
     select(thread_messages).where(_in_thread, _t.ts > bindparam("after_ts")).order_by(_t.ts).limit(AT_MOST_N)
 )
-_WITH_FILES = Statement(select(_t.files).where(_in_thread, _t.files != "[]"))
+_BEFORE = Statement(
+    select(thread_messages).where(_in_thread, _t.ts < bindparam("before_ts")).order_by(_t.ts.desc()).limit(AT_MOST_N)
+)
+_SINCE = Statement(select(thread_messages).where(_in_thread, _t.ts >= bindparam("since_ts")).order_by(_t.ts))
+_given_places = given(channel=Text, ts=Text)
+_WHERE = Statement(
+    select(_t.channel, _t.ts, _t.thread_ts).join(
+        _given_places,
+        (_t.team == bindparam("team")) & (_t.channel == _given_places.c.channel) & (_t.ts == _given_places.c.ts),
+    )
+)
+# The root of a thread in a flat direct message belongs to both.
+_WITH_FILES = Statement(
+    select(_t.files).where(
+        _t.team == bindparam("team"),
+        _t.channel == bindparam("channel"),
+        or_(_t.thread_ts == bindparam("thread_ts"), _t.ts == bindparam("thread_ts")),
+        _t.deleted_at.is_(None),
+        _t.files != "[]",
+    )
+)
 
 
 def takes_part(tx: Transaction, agent_id: str, thread_id: str) -> bool:
@@ -333,7 +393,9 @@ def thread_of_task(tx: Transaction, agent_id: str, task_id: str) -> str | None:
 def page(tx: Transaction, thread: Thread, after_ts: str, limit: int) -> list[TranscriptMessage]:
     """Returns up to ``limit`` messages of a thread after ``after_ts``, oldest first."""
     place = {"team": thread.team, "channel": thread.channel, "thread_ts": thread.thread_ts}
-    return [transcript_message(row) for row in _PAGE.all(tx, **place, after_ts=after_ts, n=limit)]
+    found = [transcript_message(row) for row in _PAGE.all(tx, **place, after_ts=after_ts, n=limit)]
+    begins = thread.channel_type is ChannelType.DM and after_ts < thread.thread_ts
+    return _with_root(tx, thread, found)[:limit] if begins else found
 
 
 def file_in(tx: Transaction, thread: Thread, file_id: str) -> File | None:

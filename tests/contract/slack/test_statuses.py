@@ -10,6 +10,7 @@ import stamina
 from structlog.testing import capture_logs
 
 from swarm.domain.answers.calls import AnswerTarget, SessionState
+from swarm.domain.model.deliveries import Delivery, DeliveryAccepted, DeliveryKind
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.slack.answers import place
@@ -20,6 +21,8 @@ pytestmark = pytest.mark.req("STREAM-09")
 
 STATUS = "assistant.threads.setStatus"
 SESSION = "agents.sessions.setStatus"
+TITLE = "assistant.threads.setTitle"
+SUGGEST = "assistant.threads.setSuggestedPrompts"
 
 
 @pytest.fixture(autouse=True)
@@ -161,3 +164,82 @@ async def test_what_is_said_of_a_status_is_what_slack_documents(scripted: Gatewa
     told = {"channel_id": "C0GENERAL", "thread_ts": "1700000000.000100", "status": "is thinking"}
     assert script.calls == [(STATUS, told)]
     assert script.verbs == ["POST"]
+
+
+async def test_whether_the_app_is_an_agent_is_tried_once(workspace: Workspace, where: AnswerTarget) -> None:
+    gateway = workspace.gateway(agent_sessions=None)
+    assert not gateway.streams.shows_stop
+    await gateway.streams.status(where, "is thinking")
+    assert (await session(workspace), gateway.streams.shows_stop) == ("processing", True)
+    await gateway.close()
+    other = workspace.gateway(agent_sessions=None)
+    await workspace.fault("error", method=SESSION, error="a_code_that_nobody_knows")
+    begun = len(await workspace.calls(SESSION))
+    await other.streams.status(where, "is thinking")
+    await other.streams.status(where, "is reading")
+    assert await statuses(workspace) == [(where.thread_ts, "is reading")]
+    assert (len(await workspace.calls(SESSION)) - begun, other.streams.shows_stop) == (1, False)
+    await other.close()
+
+
+async def test_a_thread_that_is_gone_says_nothing_about_the_app(workspace: Workspace, where: AnswerTarget) -> None:
+    gateway = workspace.gateway(agent_sessions=None)
+    await gateway.streams.status(place("1700000000.000100"), "is thinking")
+    await gateway.streams.status(where, "is thinking")
+    assert await session(workspace) == "processing"
+    await gateway.close()
+
+
+async def test_a_flat_answer_has_no_status(gateway: Gateway, workspace: Workspace) -> None:
+    await gateway.streams.status(place(""), "is thinking")
+    await gateway.streams.status(place(""), "")
+    assert await workspace.calls(STATUS) == []
+
+
+# Titles and prompts
+
+
+def decoration(kind: DeliveryKind, text: str, thread_ts: str) -> Delivery:
+    return Delivery(
+        id="d", kind=kind, channel="C0GENERAL", thread_ts=thread_ts, target_ts=None, text=text, broadcast=False,
+        agent_name=None, attempts=1,
+    )  # fmt: skip
+
+
+PROMPTS = '[{"title": "Hi", "message": "Say hi"}]'
+
+
+@pytest.mark.req("CHAN-08")
+async def test_a_session_is_begun_with_its_title_and_renamed_later(
+    agent: Gateway, workspace: Workspace, where: AnswerTarget
+) -> None:
+    for title in ("a question", "another"):
+        assert isinstance(await agent.deliver(decoration(DeliveryKind.TITLE, title, where.thread_ts)), DeliveryAccepted)
+        (shown,) = (await workspace.assistant())["assistants"]
+        assert (shown["title"], shown["session"]) == (title, "active")
+    assert await workspace.calls(TITLE) == []
+
+
+@pytest.mark.req("CHAN-08")
+async def test_an_app_that_is_no_agent_names_threads_and_suggests_prompts(
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
+) -> None:
+    await gateway.deliver(decoration(DeliveryKind.TITLE, "a question", where.thread_ts))
+    await gateway.deliver(decoration(DeliveryKind.PROMPTS, PROMPTS, where.thread_ts))
+    await gateway.deliver(decoration(DeliveryKind.PROMPTS, PROMPTS, ""))
+    shown = {
+        one["thread_ts"]: (one["title"], len(one["prompts"])) for one in (await workspace.assistant())["assistants"]
+    }
+    assert shown == {where.thread_ts: ("a question", 1), "": ("", 1)}
+
+
+@pytest.mark.req("CHAN-08")
+async def test_where_slack_offers_no_titles_and_prompts_they_are_asked_for_once(
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
+) -> None:
+    for method, kind in ((TITLE, DeliveryKind.TITLE), (SUGGEST, DeliveryKind.PROMPTS)):
+        await workspace.fault("error", method=method, error="missing_scope")
+        for _ in range(2):
+            answer = await gateway.deliver(decoration(kind, PROMPTS, where.thread_ts))
+            assert isinstance(answer, DeliveryAccepted)
+        assert len(await workspace.calls(method)) == 1

@@ -8,7 +8,7 @@ from slack_twin.acts import Act, Outcome
 from slack_twin.control.body import Body, read_body
 from slack_twin.control.lookup import find_app, find_channel, find_user
 from slack_twin.errors import ControlError, Json
-from slack_twin.homes import open_home
+from slack_twin.homes import open_home, open_messages
 from slack_twin.people import User
 from slack_twin.triggers import Trigger
 from slack_twin.twin import Twin
@@ -106,9 +106,15 @@ class Actions:
         }
 
     async def home(self, request: Request) -> Json:
-        """Opens an app's home tab, which sends the app `app_home_opened`."""
-        body = await read_body(request, known="user app")
+        """Opens an app's Home tab, or with `tab` its Messages tab next to `channel`, which sends `app_home_opened`."""
+        body = await read_body(request, known="user app tab channel")
         user, app = find_user(self._workspace, body.text("user")), find_app(self._workspace, body.text("app"))
+        tab, name = body.optional("tab") or "home", body.optional("channel")
+        if tab not in ("home", "messages"):
+            raise ControlError(422, "invalid", f"'tab' is 'home' or 'messages', not {tab!r}")
+        if tab == "messages":
+            open_messages(self._workspace, user, app, find_channel(self._workspace, name, user) if name else None)
+            return {"ok": True}
         view = open_home(self._workspace, user, app)
         return {"ok": True} | ({"view": view_shape(self._workspace, view)} if view else {})
 

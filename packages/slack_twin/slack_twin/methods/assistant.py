@@ -42,9 +42,18 @@ def set_title(call: Call) -> Json:
 
 
 def set_suggested_prompts(call: Call) -> Json:
-    """Offers up to four prompts; without `thread_ts`, next to the latest message. Raises `invalid_thread_ts`."""
+    """Offers up to four prompts: in a pane with `thread_ts`, in an agent's Messages tab without.
+
+    For an agent, a call with `thread_ts` has no effect; a pane without `thread_ts` means the latest message. Raises
+    `invalid_thread_ts`, `message_not_found`.
+    """
+    prompts = _prompts(call)
     if "thread_ts" in call.args:
         channel, thread_ts = session_thread(call)
+        if not call.app.has_pane:
+            return {}
+    elif call.app.has_tab:
+        channel, thread_ts = call.joined_channel("channel_id"), ""
     else:
         channel = call.joined_channel("channel_id")
         latest = channel.messages.shown()
@@ -52,7 +61,7 @@ def set_suggested_prompts(call: Call) -> Json:
             raise SlackError("message_not_found")
         thread_ts = latest[-1]
     shown = call.workspace.assistants.get(channel, thread_ts, call.app.id)
-    shown = replace(shown, prompts=_prompts(call), prompts_title=call.args.optional("title"))
+    shown = replace(shown, prompts=prompts, prompts_title=call.args.optional("title"))
     show(call, channel, shown)
     return {}
 

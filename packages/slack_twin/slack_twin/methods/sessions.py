@@ -18,8 +18,10 @@ MAX_TITLE_CHARACTERS = 200
 def set_status(call: Call) -> Json:
     """Sets the status of a session; the first status creates it. `title` and the initiator apply only to the first.
 
-    Raises `invalid_thread_ts`, and `user_not_in_channel` for an initiator who is not a member.
+    Raises `feature_not_enabled` for an app that is no agent, `invalid_thread_ts`, and `user_not_in_channel` for an
+    initiator who is not a member.
     """
+    _check_agent(call)
     channel, thread_ts = session_thread(call)
     status = wanted_status(call, "status")
     shown = call.workspace.assistants.get(channel, thread_ts, call.app.id)
@@ -31,7 +33,8 @@ def set_status(call: Call) -> Json:
 
 
 def rename(call: Call) -> Json:
-    """Changes a session's title. Raises `session_not_found`, `invalid_thread_ts`."""
+    """Changes a session's title. Raises `feature_not_enabled`, `session_not_found`, `invalid_thread_ts`."""
+    _check_agent(call)
     channel, thread_ts = session_thread(call)
     shown = call.workspace.assistants.get(channel, thread_ts, call.app.id)
     if shown.session is None:
@@ -40,6 +43,12 @@ def rename(call: Call) -> Json:
     _check_title(title)
     show(call, channel, replace(shown, title=title))
     return {"title": title}
+
+
+def _check_agent(call: Call) -> None:
+    """Slack's documentation does not name the code of this refusal."""
+    if not call.app.has_tab:
+        raise SlackError("feature_not_enabled")
 
 
 def session_thread(call: Call) -> tuple[Channel, str]:

@@ -30,6 +30,8 @@ export const markRead = (mark) => call("POST", "/page/read", mark);
 export const upload = (user, file) => call("POST", "/page/files?" + query({ user, name: file.name }), file);
 export const options = (asked) => call("POST", "/twin/suggestions", asked);
 export const openHome = (user, app) => call("POST", "/twin/homes", { user, app });
+export const openMessages = (user, app, channel) => call("POST", "/twin/homes", { user, app, tab: "messages", channel });
+export const openPane = (user, app, channel) => call("POST", "/twin/assistant", { user, app, channel });
 export const post = (message) => call("POST", "/page/messages", message);
 export const edit = (message) => call("PATCH", "/twin/messages", message);
 export const remove = (message) => call("DELETE", "/twin/messages", message);

@@ -37,6 +37,7 @@ export function arrivals(desk) {
     },
     assistant: (update) => {
       desk.working.setAssistance(update);
+      if (isHere(update)) desk.timeline.refresh(update.thread_ts);
       desk.drawWorking();
     },
     views: (update) => desk.views.take(update),

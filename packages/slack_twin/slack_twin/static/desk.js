@@ -30,7 +30,8 @@ export class Desk {
   }
 
   makePanes() {
-    const context = () => ({ names: this.roster, act: this.acts, unread: this.unread });
+    const titleOf = (message) => this.working.title(message.channel, message.ts);
+    const context = () => ({ names: this.roster, act: this.acts, unread: this.unread, titleOf });
     const earlier = (ts) => api.messages(this.me.name, this.current, { before: ts });
     this.timeline = new Timeline(byId("log"), { context, earlier, empty: () => this.welcome() });
     this.replies = new Timeline(byId("thread-log"), { context, empty: () => null, inThread: true });
@@ -105,6 +106,7 @@ export class Desk {
     if (id !== this.current) this.closeThread();
     if (id !== this.current) this.views.tab = "messages";
     const isSame = id === this.current;
+    const from = this.current;
     this.current = id;
     this.box.enter(id);
     if (location.hash.slice(1).split("/")[0] !== id) history.replaceState(null, "", `#${id}`);
@@ -117,6 +119,7 @@ export class Desk {
     else this.timeline.show(messages, { readMark, hasEarlier: has_earlier });
     this.markRead();
     this.drawFrame();
+    if (!isSame) this.views.enter(from);
   }
 
   async startWith(person) {
@@ -200,6 +203,8 @@ export class Desk {
     const { current, thread, working } = this;
     working.draw(byId("working"), current, null, { except: thread, stop: this.acts.stopThread });
     working.draw(byId("thread-working"), current, thread ?? "none", { stop: this.acts.stopThread });
+    const tell = (text) => this.acts.say({ text, files: [], place: current });
+    byId("prompts").replaceChildren(...working.prompts(current, "", tell));
     byId("thread-title").textContent = visible((thread && working.title(current, thread)) || "Thread");
     const isNew = thread && this.replies.messages.size <= 2;
     const say = (text) => this.acts.reply({ text, files: [], place: `${current} ${thread}` });

@@ -47,7 +47,8 @@ export function drawTitle(channel, roster, waiting) {
   document.title = `${waiting ? `(${waiting}) ` : ""}${channel.name ? "#" : ""}${roster.title(channel)} · Twin`;
 }
 
-// The tabs of a conversation with an app: messages and home. `shown` is {tab, choose}, or null for no tabs.
+// The tabs of a conversation with an app: messages and home, and a button that opens a pane. `shown` is
+// {tab, choose, begin}, or null for no tabs.
 export function drawTabs(shown) {
   byId("tabs").hidden = !shown;
   if (!shown) return;
@@ -57,5 +58,6 @@ export function drawTabs(shown) {
       { type: "button", role: "tab", "aria-selected": String(shown.tab === tab), onclick: () => shown.choose(tab) },
       text,
     );
-  byId("tabs").replaceChildren(one("messages", "Messages"), one("home", "Home"));
+  const begin = shown.begin && element("button", { type: "button", onclick: shown.begin }, "+ New chat");
+  byId("tabs").replaceChildren(...[one("messages", "Messages"), one("home", "Home"), begin].filter(Boolean));
 }

@@ -8,7 +8,7 @@ import { drawTabs } from "./head.js";
 import { Modal } from "./modal.js";
 import { attempt } from "./notice.js";
 
-const MESSAGES = ["log", "working", "composer", "keys"];
+const MESSAGES = ["log", "prompts", "working", "composer", "keys"];
 
 export class Views {
   constructor(desk) {
@@ -41,10 +41,25 @@ export class Views {
     if (tab === "home") await attempt(api.openHome(this.desk.me.name, this.app.name));
   }
 
+  // Notifies the app that its Messages tab was opened. `from` is the conversation that was open before.
+  async enter(from) {
+    const channel = this.desk.roster.conversation(from)?.name;
+    if (this.app) await attempt(api.openMessages(this.desk.me.name, this.app.name, channel));
+  }
+
+  // Opens a new assistant pane, which is a thread.
+  async openPane() {
+    const { desk } = this;
+    const opening = api.openPane(desk.me.name, this.app.name);
+    await attempt(opening.then(({ thread_ts }) => desk.openThread(thread_ts)));
+  }
+
   draw() {
     const { app } = this;
     const isHome = Boolean(app) && this.tab === "home";
-    drawTabs(app && { tab: this.tab, choose: (tab) => this.show(tab) });
+    const hasPane = app && this.desk.roster.apps.find((one) => one.user === app.id)?.has_pane;
+    const begin = hasPane ? () => this.openPane() : null;
+    drawTabs(app && { tab: this.tab, choose: (tab) => this.show(tab), begin });
     byId("home").hidden = !isHome;
     for (const id of MESSAGES) byId(id).hidden = isHome;
     if (isHome) this.drawHome(app);

@@ -30,10 +30,10 @@ export class Working {
   in(channel, thread) {
     return {
       statuses: [...this.statuses.values()].filter(
-        (one) => one.channel === channel && (!thread || one.thread_ts === thread),
+        (one) => one.channel === channel && (thread === null || one.thread_ts === thread),
       ),
       assistants: [...this.assistants.values()].filter(
-        (one) => one.channel === channel && (!thread || one.thread_ts === thread),
+        (one) => one.channel === channel && (thread === null || one.thread_ts === thread),
       ),
     };
   }

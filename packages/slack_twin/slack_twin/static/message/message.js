@@ -28,7 +28,7 @@ export function follows(message, previous) {
 }
 
 // `act` contains the reader's actions: openThread, react, edit, remove, copyLink, stop, kitOf.
-export function drawMessage(message, { names, act, unread, inThread = false, grouped = false }) {
+export function drawMessage(message, { names, act, unread, titleOf, inThread = false, grouped = false }) {
   const author = names.person(message.user);
   const own = message.user === names.me && !SILENT.has(message.subtype);
   const made = element(
@@ -50,7 +50,7 @@ export function drawMessage(message, { names, act, unread, inThread = false, gro
       drawFiles(message.files),
       message.streaming && stopButton(message, act),
       drawReactions(message, names, act),
-      !inThread && threadLink(message, { names, act, unread }),
+      !inThread && threadLink(message, { names, act, unread, title: titleOf(message) }),
     ),
     !SILENT.has(message.subtype) && drawTools(message, { act, own, inThread }),
   );
@@ -101,7 +101,7 @@ function content(message, names, kit) {
   return [...said, ...attached, message.edited && element("span", { class: "quiet" }, " (edited)")];
 }
 
-function threadLink(message, { names, act, unread }) {
+function threadLink(message, { names, act, unread, title }) {
   if (!message.reply_count) return null;
   const replies = message.reply_count === 1 ? "1 reply" : `${message.reply_count} replies`;
   const waiting = unread.inThread(message.channel, message.ts);
@@ -109,6 +109,7 @@ function threadLink(message, { names, act, unread }) {
     "button",
     { type: "button", class: "replies", onclick: () => act.openThread(message.ts) },
     message.reply_users.slice(0, 5).map((user) => avatar(names.person(user), "small")),
+    title && element("strong", { class: "thread-title" }, title),
     element("strong", {}, replies),
     waiting > 0 && element("span", { class: "count" }, `${waiting} new`),
     element("span", { class: "quiet" }, `last at ${clock(message.latest_reply)}`),

@@ -113,7 +113,8 @@ export class Timeline {
   }
 
   node(message, grouped, before) {
-    const version = JSON.stringify([message, grouped, this.context().unread.inThread(message.channel, message.ts)]);
+    const { unread, titleOf } = this.context();
+    const version = JSON.stringify([message, grouped, unread.inThread(message.channel, message.ts), titleOf(message)]);
     if (before && (before.version === version || before.querySelector(".editing"))) return before;
     const made = drawMessage(message, { ...this.context(), inThread: this.inThread, grouped });
     made.version = version;
