@@ -282,10 +282,9 @@ class _Events(AsyncMiddleware):
     ) -> None:
         self._gateway = gateway
         self._handle = handle
-        self._buttons = ButtonDoor(gateway, press)
         self._stopped = stopped
         self._opened = opened
-        self._doors = doors
+        self._doors = (*doors, ButtonDoor(gateway, press))  # the last takes every press of a button that is left
         self._hearing = hearing
 
     async def async_process(
