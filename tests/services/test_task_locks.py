@@ -8,6 +8,7 @@ import pytest
 
 from swarm.domain.errors import Conflict
 from swarm.domain.model.tasks import MAX_OPEN_CHILDREN, TaskStatus
+from swarm.services.tasks.assignees import NOBODY
 from swarm.services.tasks.tasks import brief
 from swarm.store import tasks
 from tests.services.test_locks import PATIENCE_SECONDS, somebody_waits, under_way
@@ -50,7 +51,7 @@ async def test_two_parts_that_are_created_at_once_find_room_for_one(world: World
     whole = await create.create(None, brief("Count."))
     for _ in range(MAX_OPEN_CHILDREN - 1):
         await create.create(None, brief("Part."), parent_id=whole.id)
-    async with under_way(world, create._create, None, brief("Part."), None, whole.id) as go_on:
+    async with under_way(world, create._create, None, brief("Part."), None, whole.id, NOBODY) as go_on:
         creating = asyncio.ensure_future(create.create(None, brief("Part."), parent_id=whole.id))
         await somebody_waits(world)
         go_on.set()

@@ -22,6 +22,7 @@ from swarm.domain.model.triggers import TriggerKind
 from swarm.services.intake.posted import Posted
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.participants import read_roster
+from swarm.services.tasks.assignees import NOBODY
 from swarm.services.tasks.task_maintenance import _tend, end_offer, settle, take_from_absent
 from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
@@ -58,7 +59,15 @@ async def test_a_completion_that_meets_the_next_delegation_leaves_the_thread_wit
     asked = await world.says("swarm#lead and the words", thread=first.root)
     trigger = await work_of(world, lead)
     delegate = world.services.delegations._delegate
-    call = holding(trigger, lead), (await world.inbox_message(asked)).id, "b", brief("Count words."), False, False
+    call = (
+        holding(trigger, lead),
+        (await world.inbox_message(asked)).id,
+        "b",
+        brief("Count words."),
+        False,
+        False,
+        NOBODY,
+    )
     async with under_way(world, delegate, *call) as go_on:
         await once_it_waits(
             world, go_on, world.services.task_work.complete(holding(run, a), first.task_id, "42", "It is 42.")
@@ -211,7 +220,7 @@ async def test_of_two_delegations_of_one_message_at_once_the_second_names_the_fi
     trigger = await world.only(lead)
     inbox_message_id, by = trigger.inbox_messages[0].id, holding(trigger, lead)
     delegate = world.services.delegations._delegate
-    async with under_way(world, delegate, by, inbox_message_id, "a", brief("Count."), False, False) as go_on:
+    async with under_way(world, delegate, by, inbox_message_id, "a", brief("Count."), False, False, NOBODY) as go_on:
         with pytest.raises(Conflict, match="delegated already: task"):
             await once_it_waits(
                 world, go_on, world.services.delegations.delegate(by, inbox_message_id, "b", brief("Count."))
@@ -228,7 +237,7 @@ async def test_of_two_equal_delegations_at_once_both_get_the_same_task(world: Wo
     trigger = await world.only(lead)
     inbox_message_id, by = trigger.inbox_messages[0].id, holding(trigger, lead)
     delegate = world.services.delegations._delegate
-    async with under_way(world, delegate, by, inbox_message_id, "a", brief("Count."), False, False) as go_on:
+    async with under_way(world, delegate, by, inbox_message_id, "a", brief("Count."), False, False, NOBODY) as go_on:
         again = await once_it_waits(
             world, go_on, world.services.delegations.delegate(by, inbox_message_id, "a", brief("Count."))
         )

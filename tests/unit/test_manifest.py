@@ -78,7 +78,7 @@ def test_an_app_is_an_agent_unless_a_pane_or_neither_is_asked_for() -> None:
     assert set(manifest.bot_scopes()) - set(manifest.bot_scopes(view.PLAIN)) == {"assistant:write"}
     assert {one: events_of(app) - set(manifest.EVENT_SCOPES) for one, app in apps.items()} == {
         view.AGENT: {"agent_session_stopped", "app_home_opened"},
-        view.ASSISTANT: {"assistant_thread_started", "assistant_thread_context_changed"},
+        view.ASSISTANT: {"app_home_opened", "assistant_thread_started", "assistant_thread_context_changed"},
         view.PLAIN: {"app_home_opened"},
     }
     handled = inspect.getsource(payloads)
