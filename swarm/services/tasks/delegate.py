@@ -102,7 +102,7 @@ class Delegations:
         brief: Brief,
         offer: bool,
         only: bool,
-        askers: Askers,
+        askers: Askers = NOBODY,
     ) -> Delegation:
         inbox_message = inbox.get(tx, inbox_message_id)
         said = {"agent": agent, **asdict(brief), "offer": offer, "only": only}

@@ -141,7 +141,7 @@ class Tasks:
         brief: Brief,
         agent: str | None,
         parent_id: str | None,
-        askers: Askers,
+        askers: Askers = NOBODY,
     ) -> TaskView:
         said = {**asdict(brief), "agent": agent, "parent_id": parent_id}
         about = parent_id or (caller.lease_token if caller else None) or ""
