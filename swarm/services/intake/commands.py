@@ -188,9 +188,10 @@ class Commands:
         channel, ts = place
         try:
             explained = await self._explanations.explain(f"{channel}:{ts}")
+            is_silent = await self._explanations.is_silent(channel, ts)
         except NotFound:
             return Explanation(lines=(UNKNOWN_MESSAGE_TEXT,))
-        return Explanation(lines=sentences(explained), link=self._me.link(channel, ts))
+        return Explanation(lines=sentences(explained, is_silent=is_silent), link=self._me.link(channel, ts))
 
     async def _place(self, command: SlashCommand) -> tuple[str, str] | Explanation:
         """Returns the message that a command names, if the person can see it; otherwise the answer."""
