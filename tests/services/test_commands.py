@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+import orjson
 import pytest
 
+from swarm.clock import to_iso
 from swarm.domain.button_actions import STOP_OWN_ACTION, STOP_TASK_ACTION, ButtonPressed
 from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.commands import (
@@ -31,7 +33,8 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import ChannelType, SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
+from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook
 from swarm.services.intake.commands import (
     ELSEWHERE_TEXT,
     NO_LINK_TEXT,
@@ -402,6 +405,30 @@ async def test_a_remark_is_stored_once(world: World) -> None:
         ("D1", "U2", "Slow."),
         ("C1", "U1", "Good work, <@U2>!"),
     ]
+
+
+@pytest.mark.req("SEC-06")
+async def test_a_remark_is_sent_to_the_operators_own_service_once_and_not_after_forgetting(world: World) -> None:
+    hook = WebhookEndpoint(url="http://127.0.0.1:1/")
+    policies = Policies(webhooks={(WebhookKind.FEEDBACK, ""): hook, (WebhookKind.CAIPE, ""): hook})
+    world = world.governed_by(OperatingPolicy(book=PolicyBook(policies)))
+    for person in ("U1", "U2"):
+        command = commanded("feedback Good.", by=person)
+        assert [await commands(world).answer(command) for _ in range(2)] == [RemarkStored(), RemarkStored()]
+    rows = await world.rows("SELECT kind, person, body FROM webhooks ORDER BY person")
+    assert [(row["kind"], row["person"]) for row in rows] == [("feedback", "U1"), ("feedback", "U2")]
+    (_, stored) = await world.database.read(remarks.latest, 0, 10)
+    assert orjson.loads(rows[0]["body"]) == {
+        "type": "remark",
+        "id": stored.id,
+        "text": "Good.",
+        "user_id": "U1",
+        "team": ME.team,
+        "channel": "C1",
+        "created_at": to_iso(stored.created_at),
+    }
+    await world.services.people.forget("U1")
+    assert [row["person"] for row in await world.rows("SELECT person FROM webhooks")] == ["U2"]
 
 
 async def test_a_remark_is_deleted_with_its_person_and_after_its_time(world: World) -> None:
