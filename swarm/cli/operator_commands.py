@@ -202,23 +202,24 @@ def feedback(
     limit: int = 20,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> None:
-    """Show what people think of answers: all opinions counted by agent and reason, and the newest ones.
+    """Show what people think of answers: all opinions counted by agent and reason, and the newest ones; and the newest
+    remarks about the swarm.
 
     Parameters
     ----------
     since
         A time in ISO 8601; by default everything that is kept.
     agent
-        Only answers of this agent.
+        Only answers of this agent, and no remarks.
     limit
-        The maximum number of opinions to show, at most 500.
+        The maximum number of opinions, and of remarks, to show, at most 500.
     as_json
-        Write the opinions as JSON lines, for other programs.
+        Write the opinions and then the remarks, which have a ``text``, as JSON lines, for other programs.
     """
     chosen = {"since": since, "agent": agent, "limit": limit}
     found = operate("GET", "/feedback", params={name: value for name, value in chosen.items() if value is not None})
     if as_json:
-        for one in found["feedback"]:
+        for one in [*found["feedback"], *found.get("remarks", ())]:
             sys.stdout.write(json.dumps(one, ensure_ascii=False) + "\n")
         return
     counts = Table("agent", "opinion", "reason", Column("count", justify="right"))
@@ -232,6 +233,9 @@ def feedback(
             f"{one['created_at']}  {one['value']} by {one['user_id']} for {one['agent']} at {place}  {why}".rstrip(),
             soft_wrap=True,
         )
+    for one in found.get("remarks", ()):
+        remark = line_for_terminal(one["text"])
+        _out.print(f"{one['at']}  remark by {one['user_id']} in {one['channel']}  {remark}", soft_wrap=True)
 
 
 def _in_words(reason: str | None) -> str:

@@ -10,12 +10,11 @@ from typing import Final
 from swarm.config.agents import AgentSettings, RemoteAgentSettings
 from swarm.config.channels import ChannelSettings
 from swarm.domain.answers.agents import Dialect
-from swarm.domain.errors import Invalid
-from swarm.domain.model.agents import check_name
+from swarm.domain.model.agents import LONGEST_NAME, RESERVED_NAMES
 
 NamedAgent = tuple[str, RemoteAgentSettings]
 
-_LONGEST: Final = 32
+_DIGEST_CHARACTERS: Final = 8
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -79,18 +78,15 @@ def _derived(agents: AgentSettings, agent_id: str, service: RemoteAgentSettings)
     return name, service.model_copy(update={"agent_id": agent_id, "agent_ids": {}})
 
 
-def name_of(agent_id: str) -> str:
+def name_of(agent_id: str, *, with_digest: bool = False) -> str:
     """Returns a valid name for an agent, made from its id in a service. Ids that need a longer or another name get a
-    part of a digest.
+    part of a digest, as do those whose plain name is taken (``with_digest``).
     """
     name = _NOT_IN_NAMES.sub("-", agent_id.lower()).strip("-")
-    if len(name) > _LONGEST:
-        digest = hashlib.sha256(agent_id.encode("utf-8", "replace")).hexdigest()[:8]
-        name = f"{name[: _LONGEST - 9].rstrip('-')}-{digest}"
-    try:
-        return check_name(name)
-    except Invalid:
-        return check_name(f"agent-{hashlib.sha256(agent_id.encode('utf-8', 'replace')).hexdigest()[:8]}")
+    if name and name not in RESERVED_NAMES and len(name) <= LONGEST_NAME and not with_digest:
+        return name
+    digest = hashlib.sha256(agent_id.encode("utf-8", "replace")).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"{(name or 'agent')[: LONGEST_NAME - _DIGEST_CHARACTERS - 1].rstrip('-')}-{digest}"
 
 
 def agent_id_problems(agents: AgentSettings, channels: Mapping[str, ChannelSettings]) -> dict[str, str]:

@@ -50,7 +50,8 @@ def explain(reading: Reading, channel: str) -> list[SourcedSetting]:
         SourcedSetting(key=".".join(path), value=_shown(value, path), source=_source(reading, channel, path, value))
         for path, value in _leaves(chosen)
     ]
-    return [_agent(reading, channel, chosen, row) if row.key == "agent" else row for row in rows]
+    special = {"agent": _agent, "alerts.template": _template}
+    return [special[row.key](reading, channel, chosen, row) if row.key in special else row for row in rows]
 
 
 def _source(reading: Reading, channel: str, path: tuple[str, ...], value: object) -> str:
@@ -74,11 +75,20 @@ def _agent(reading: Reading, channel: str, chosen: ChannelSettings, row: Sourced
     is_direct = channel == DIRECT or channel.startswith("D")
     if is_direct and agents.dm and not reading.origin("channels", channel, "agent"):
         return replace(row, value=agents.dm, source=reading.origin("agents", "dm") or _DEFAULT)
-    if row.value is not None or chosen.agent_id is not None:
+    if chosen.agent_id is not None:
+        source = reading.origin("channels", channel, "agent_id") or reading.origin("channel_defaults", "agent_id")
+        return replace(row, value=reading.settings.agent_of(chosen), source=source or _DEFAULT)
+    if row.value is not None:
         return row
     if agents.default:
         return replace(row, value=agents.default, source=reading.origin("agents", "default") or _DEFAULT)
     return replace(row, source=f"{row.source}: the oldest lead that is online answers")
+
+
+def _template(reading: Reading, channel: str, chosen: ChannelSettings, row: SourcedSetting) -> SourcedSetting:
+    """Returns the template; its source is the file, if it is in one of its own."""
+    file = chosen.alerts.template_file
+    return replace(row, source=f"the file {file}") if file else row
 
 
 def _leaves(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:

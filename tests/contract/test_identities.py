@@ -24,7 +24,7 @@ from swarm.domain.model.threads import File
 from swarm.services.requests.human_requests import AskedWork
 from swarm.services.rules.idempotency import Caller
 from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, agui_input, start
-from tests.support.doors import ENROLMENT_KEY, Visitor
+from tests.support.doors import ENROLMENT_KEY, Visitor, error_of
 from tests.support.whole import Whole, whole
 from tests.support.world import BOT, said
 from tools.tool import discover
@@ -186,6 +186,7 @@ TOOLS: Final[Mapping[str, tuple[tuple[str, str], dict[str, object]]]] = {
     "create-task": (("not_found", "ok"), WORDS | {"parent_id": "{task}"}),
     "decline-task": (NOT_FOUND, {"task_id": "{task}", "reason": "x"}),
     "dismiss-message": (NOT_FOUND, {"inbox_message_id": "{message}", "reason": "x"}),
+    "escalate": (NOT_FOUND, {"inbox_message_id": "{message}", "reason": "x"}),
     "get-task": (("not_found", "ok"), {"task_id": "{task}"}),
     "inbox-delegate": (NOT_FOUND, {"inbox_message_id": "{message}", "agent": "other", "task": "x"}),
     "list-agents": (FINE, {}),
@@ -324,3 +325,12 @@ async def test_every_tool_gives_every_caller_what_is_theirs_and_nothing_else(sce
             if leaks(answer, caller, frozenset({"lead"} if tool in SEEN_BY_LEADS else ()), scene):
                 wrong.append(f"{caller}: {tool} tells what is not theirs: {answer.text[:400]}")
     assert wrong == []
+
+
+async def test_the_owner_of_a_message_is_told_that_nobody_is_named_and_a_wrong_lease_is_refused(scene: Scene) -> None:
+    owner, arguments = scene.callers["owner"], {"inbox_message_id": scene.ids["message"], "reason": "x"}
+    wrong = error_of(await owner.tool("escalate", "another", **arguments))
+    assert wrong["code"] == "lease_lost"
+    for lease in (scene.ids["lease"], None):  # a message that was handed out once needs no lease to be named
+        refused = error_of(await owner.tool("escalate", lease, **arguments))
+        assert (refused["code"], "channels.C1.escalation" in refused["hint"]) == ("conflict", True)

@@ -168,7 +168,6 @@ async def test_thirty_channels_are_served_as_before(processes: Processes, migrat
 
 
 @pytest.mark.parametrize("how", ["variable", "file"])
-@pytest.mark.xfail(reason="waits for the branch with `listen: alerts`; then remove this line", strict=True)
 async def test_alerts_reach_their_agent_through_the_teams_own_template(
     processes: Processes, migrated_sqlite: Path, how: str
 ) -> None:
@@ -192,7 +191,6 @@ async def test_bots_are_heard_where_they_were(processes: Processes, migrated_sql
         assert not [body for body in there.service.bodies if "an unknown bot" in body["message"]]
 
 
-@pytest.mark.xfail(reason="waits for the branch with overthink's silent runs; then remove this line", strict=True)
 async def test_an_agent_that_is_not_sure_stays_silent(processes: Processes, migrated_sqlite: Path) -> None:
     async with moved(processes, migrated_sqlite, "variable") as there:
         ts = await there.twin.say("a question [DEFER] of people", channel=there.ids["C0PLATHELP1"])

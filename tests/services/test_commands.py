@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+import orjson
 import pytest
 
+from swarm.clock import to_iso
 from swarm.domain.button_actions import STOP_OWN_ACTION, STOP_TASK_ACTION, ButtonPressed
 from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.commands import (
@@ -30,7 +32,9 @@ from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import ChannelType, SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
+from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook
 from swarm.services.intake.commands import (
     ELSEWHERE_TEXT,
     NO_LINK_TEXT,
@@ -87,6 +91,12 @@ async def task_of(world: World, lead: Agent, worker: Agent, *, by: str = "U1", t
         run, trigger.inbox_messages[0].id, worker.name, brief(f"Do {text}.", title=f"Do {text}")
     )
     return str(handed["task_id"])
+
+
+async def given_to(world: World, agent: Agent, root: SlackMessage) -> Trigger:
+    """What an agent gets that a person has asked in a thread."""
+    await world.says(f"swarm#{agent.name} go", thread=root)
+    return await world.only(agent, hold=True)
 
 
 async def status_of(world: World, task_id: str) -> TaskStatus:
@@ -325,6 +335,62 @@ async def test_an_unknown_message_is_said(world: World) -> None:
     assert await explained(world, f"explain {ME.link('C1', '1600000000.000100')}") == (UNKNOWN_MESSAGE_TEXT,)
 
 
+# --- silent work
+
+
+def overthinking(world: World) -> World:
+    return world.governed_by(OperatingPolicy(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)}))
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("CHAN-02")
+async def test_what_nobody_has_asked_for_is_neither_listed_nor_stopped(world: World) -> None:
+    world = overthinking(world)
+    lead, worker = await world.lead(), await world.worker()
+    waiting = await world.says("How do I get a token?")
+    assert await answered(world, "stop") == WorkStopped(stopped=0, has_queued=False)
+    run = await begun(world, lead, await world.only(lead, hold=True))
+    await task_of(world, lead, worker, text="asked for")
+    listed = await answered(world, "tasks")
+    assert isinstance(listed, WorkList)
+    assert [work.title for work in listed.own] == ["Do asked for"]
+    assert await answered(world, "stop") == WorkStopped(stopped=1)
+    assert (await now(world, run)).stop_requested_by is None
+    await world.says(f"{BOT} please", thread=waiting)
+    await task_of(world, lead, worker, text="also asked for")
+    assert await answered(world, "stop") == WorkStopped(stopped=1), "no choice among two threads"
+    helper = await world.worker("helper")
+    later = await begun(world, helper, await given_to(world, helper, waiting))
+    assert await answered(world, "stop") == WorkStopped(stopped=1)
+    assert [(await now(world, one)).stop_requested_by for one in (run, later)] == [None, "U1"]
+
+
+@pytest.mark.req("CHAN-02")
+async def test_a_task_for_which_nobody_has_asked_is_listed_to_nobody(world: World) -> None:
+    world = overthinking(world)
+    lead, worker = await world.lead(), await world.worker()
+    await world.says("count the lines")
+    trigger = await world.only(lead)
+    run = holding(trigger, lead)
+    task = await world.services.delegations.delegate(run, trigger.inbox_messages[0].id, worker.name, brief("Count."))
+    assert await status_of(world, str(task["task_id"])) is TaskStatus.PENDING
+    for person in ("U1", "U2"):
+        assert await answered(world, "tasks", by=person) == WorkList(own=(), others=(), channel="C1")
+    assert await answered(world, "stop") == WorkStopped(stopped=0)
+
+
+@pytest.mark.req("CHAN-02")
+async def test_explain_does_not_reveal_an_answer_that_is_withheld(world: World) -> None:
+    world = overthinking(world)
+    lead = await world.lead()
+    message = await world.says("How do I get a token?")
+    before = await explained(world, f"explain {link(message)}")
+    await world.answers(lead, await world.only(lead), "[DEFER] Ask Bob.")
+    assert await explained(world, f"explain {link(message)}") == before
+    assert len(before) == 1
+    assert before[0].startswith("Routing: ")
+
+
 # --- feedback
 
 
@@ -339,6 +405,30 @@ async def test_a_remark_is_stored_once(world: World) -> None:
         ("D1", "U2", "Slow."),
         ("C1", "U1", "Good work, <@U2>!"),
     ]
+
+
+@pytest.mark.req("SEC-06")
+async def test_a_remark_is_sent_to_the_operators_own_service_once_and_not_after_forgetting(world: World) -> None:
+    hook = WebhookEndpoint(url="http://127.0.0.1:1/")
+    policies = Policies(webhooks={(WebhookKind.FEEDBACK, ""): hook, (WebhookKind.CAIPE, ""): hook})
+    world = world.governed_by(OperatingPolicy(book=PolicyBook(policies)))
+    for person in ("U1", "U2"):
+        command = commanded("feedback Good.", by=person)
+        assert [await commands(world).answer(command) for _ in range(2)] == [RemarkStored(), RemarkStored()]
+    rows = await world.rows("SELECT kind, person, body FROM webhooks ORDER BY person")
+    assert [(row["kind"], row["person"]) for row in rows] == [("feedback", "U1"), ("feedback", "U2")]
+    (_, stored) = await world.database.read(remarks.latest, 0, 10)
+    assert orjson.loads(rows[0]["body"]) == {
+        "type": "remark",
+        "id": stored.id,
+        "text": "Good.",
+        "user_id": "U1",
+        "team": ME.team,
+        "channel": "C1",
+        "created_at": to_iso(stored.created_at),
+    }
+    await world.services.people.forget("U1")
+    assert [row["person"] for row in await world.rows("SELECT person FROM webhooks")] == ["U2"]
 
 
 async def test_a_remark_is_deleted_with_its_person_and_after_its_time(world: World) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from swarm.domain.channel_policy import ChannelPolicy
+from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.commands import HomeContent, HomeOpened, WorkState
 from swarm.domain.model.requests import DecisionPolicy
 from swarm.domain.model.triggers import Trigger
@@ -115,6 +115,23 @@ async def test_a_task_is_the_work_of_who_asked_for_it(world: World) -> None:
     ]
     await tabs.open("U2")
     assert tabs.last.work == ()
+
+
+@pytest.mark.req("CHAN-02")
+async def test_what_nobody_has_asked_for_is_not_shown(world: World) -> None:
+    policy = OperatingPolicy(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)})
+    tabs = Tabs(world := world.governed_by(policy))
+    lead = await world.lead()
+    root = await world.says("How do I get a token?")
+    await tabs.open()
+    assert tabs.last.work == ()
+    await world.only(lead)
+    tabs.seconds += RECHECK_SECONDS
+    await tabs.open()
+    assert tabs.last.work == ()
+    await world.says(f"{BOT} please", thread=root)
+    ((_, content),) = await tabs.round()
+    assert [(work.title, work.state) for work in content.work] == [("please", WorkState.QUEUED)]
 
 
 @pytest.mark.both_engines

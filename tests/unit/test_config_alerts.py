@@ -162,7 +162,7 @@ BY_ID = "channels: {C123: {agent_id: %s}}"
         (SERVICE % "agent_ids: {sre: a-1}" + BY_ID % "a-2", "a-2", "a-2"),
         (SERVICE % "agent_ids: {sre: a-1}" + BY_ID % "'Platform Team/7'", "platform-team-7", "Platform Team/7"),
         (SERVICE % "" + BY_ID % UUID, "3f2504e0-4f89-11d3-9a0c-d1bfaf4a", UUID),
-        (SERVICE % "" + BY_ID % "all", "agent-5ef5ef03", "all"),
+        (SERVICE % "" + BY_ID % "all", "all-5ef5ef03", "all"),
         (SERVICE % "" + "channels: {C123: {agent: caipe, agent_id: a-1}}", "a-1", "a-1"),
         (SERVICE % "agent_ids: {sre: a-1}" + "channels: {C123: {agent: sre, agent_id: a-2}}", "a-2", "a-2"),
         (

@@ -313,6 +313,22 @@ def test_each_value_of_a_channel_comes_with_its_source(folder: Path) -> None:
 
 
 @pytest.mark.req("CHAN-01")
+def test_an_agent_named_by_its_id_and_a_template_in_a_file_are_shown(folder: Path) -> None:
+    (folder / "alert.txt").write_text("Look: {alert_text}")
+    (folder / "swarm.yaml").write_text(
+        "channel_defaults: {agent_id: Usual.agent}\nchannels: {C0OWN: {agent_id: The Platform Engineer, "
+        "alerts: {template_file: alert.txt}}, C0NAMED: {alerts: {template: 'See {alert_text}'}}}"
+    )
+    reading = read({"DYNAMIC_AGENTS_URL": SERVICE}, folder=folder, user_home=folder / "nobody")
+    own, named = ({one.key: (one.value, one.source) for one in explain(reading, of)} for of in ("C0OWN", "C0NAMED"))
+    assert own["agent"] == ("the-platform-engineer", "swarm.yaml: channels.C0OWN.agent_id")
+    assert own["agent_id"] == ("The Platform Engineer", "swarm.yaml: channels.C0OWN.agent_id")
+    assert own["alerts.template"] == ("Look: {alert_text}", "the file alert.txt")
+    assert named["agent"] == ("usual-agent", "swarm.yaml: channel_defaults.agent_id")
+    assert named["alerts.template"] == ("See {alert_text}", "swarm.yaml: channels.C0NAMED.alerts.template")
+
+
+@pytest.mark.req("CHAN-01")
 def test_the_command_shows_a_table_or_json_without_secrets(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from typing import Any, Final
 
+from swarm.config.channel_agents import name_of
 from swarm.config.importing import caipe_variables as variable
 from swarm.config.importing.translation import Translation
 from swarm.domain.answers.agents import Dialect, ResumeForm
-from swarm.domain.model.agents import LONGEST_NAME, RESERVED_NAMES
 
 BESIDE: Final = "caipe-bot-config"
 """The entry under ``agents.remote`` for agents of a service that already has an entry of its own."""
 
-_HASHED: Final = 8
 _WEB_INTERFACE: Final = (
     "CAIPE's web interface refuses conversations that it has not opened itself; if runs fail, set DYNAMIC_AGENTS_URL "
     "to the service behind it"
@@ -43,11 +40,11 @@ class ServiceAgents:
     def name_of(self, agent_id: str) -> str:
         """Returns the agent's name here, which is the id if it can be a name and is not taken."""
         if agent_id not in self._names:
-            name = _as_name(agent_id)
+            name = name_of(agent_id)
             if name == agent_id and name in self.taken:
                 return name  # an agent that the settings have under this very name
             if name in self.taken or name in self.added:
-                name = _with_hash(name, agent_id)
+                name = name_of(agent_id, with_digest=True)
             self._names[agent_id] = name
             self.added[name] = agent_id
         return self._names[agent_id]
@@ -69,17 +66,6 @@ class ServiceAgents:
 
 def _dicts(value: object) -> dict[str, dict[str, Any]]:
     return {name: entry for name, entry in value.items() if isinstance(entry, dict)} if isinstance(value, dict) else {}
-
-
-def _as_name(agent_id: str) -> str:
-    name = re.sub(r"[^a-z0-9]+", "-", agent_id.lower()).strip("-")
-    if not name or len(name) > LONGEST_NAME or name in RESERVED_NAMES:
-        return _with_hash(name or "agent", agent_id)
-    return name
-
-
-def _with_hash(name: str, agent_id: str) -> str:
-    return f"{name[: LONGEST_NAME - _HASHED - 1].rstrip('-')}-{sha256(agent_id.encode()).hexdigest()[:_HASHED]}"
 
 
 def _defaults(done: Translation, agents: ServiceAgents, variables: Mapping[str, str]) -> None:

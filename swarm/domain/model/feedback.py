@@ -1,4 +1,4 @@
-"""Feedback: people's opinions of answers, and the bodies in which other services receive them.
+"""Feedback: people's opinions of answers and remarks about the swarm, and the bodies in which other services get them.
 
 A person has one opinion of an answer; a new one replaces it, with its reason. An answer is named after its run, or
 after its last post if it has no run.
@@ -82,6 +82,17 @@ class FeedbackCount:
     count: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remark:
+    """What a person remarked about the swarm."""
+
+    id: str
+    channel: str  # the conversation in which the command was typed
+    user_id: str
+    text: str
+    created_at: int  # microseconds since 1970 UTC
+
+
 _CAIPE_VALUES: Final[Mapping[Reason, str]] = {
     Reason.MORE_DETAIL: "needs_detail",
     Reason.BRIEFER: "too_verbose",
@@ -159,4 +170,17 @@ def webhook_body(feedback: FeedbackView, permalink: str) -> dict[str, JsonValue]
         "message_ts": feedback.message_ts,
         "permalink": permalink,
         "created_at": to_iso(feedback.created_at),
+    }
+
+
+def remark_body(remark: Remark, team: str) -> dict[str, JsonValue]:
+    """Returns the body of the operator's own webhook for a remark; see docs/operations.md."""
+    return {
+        "type": "remark",
+        "id": remark.id,
+        "text": remark.text,
+        "user_id": remark.user_id,
+        "team": team,
+        "channel": remark.channel,
+        "created_at": to_iso(remark.created_at),
     }

@@ -26,6 +26,7 @@ from swarm.entrypoints.web.schema import (
     InboxMessages,
     InboxQuery,
     Input,
+    RemarkRow,
 )
 from swarm.services.operate.explain import Explained
 from swarm.services.operate.overview import ThreadTimeline
@@ -126,9 +127,15 @@ class _OperatorRoutes:
         return Answer(shape(Deliveries, deliveries=rows))
 
     async def feedback(self, request: Request, query: Annotated[FeedbackQuery, Query()]) -> Response:
-        """Return what people think of answers: all opinions counted by agent, value and reason, and the newest."""
+        """Return what people think of answers: all opinions counted by agent, value and reason, and the newest; and the
+        newest remarks about the swarm, unless an agent is given."""
         await self._identities.operator(request.scope)
-        return Answer(shape(FoundFeedback, await self._overview.feedback(query.since, query.agent, query.limit)))
+        report = await self._overview.feedback(query.since, query.agent, query.limit)
+        remarks = [shape(RemarkRow, remark, at=remark.created_at) for remark in report.remarks or ()]
+        found = shape(FoundFeedback, report, remarks=remarks)
+        if report.remarks is None:
+            del found["remarks"]
+        return Answer(found)
 
     async def explain(self, request: Request, query: Annotated[ExplainQuery, Query()]) -> Response:
         """Explain why a Slack message was routed to its agent."""

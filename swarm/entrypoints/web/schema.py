@@ -197,11 +197,22 @@ class FeedbackRow(TypedDict):
     created_at: str
 
 
+class RemarkRow(TypedDict):
+    """A person's remark about the swarm, made with the slash command."""
+
+    id: str
+    channel: str
+    user_id: str
+    text: str
+    at: str
+
+
 class FoundFeedback(TypedDict):
-    """All opinions counted, and the newest in full."""
+    """All opinions counted, and the newest in full; and the newest remarks, unless an agent is given."""
 
     counts: list[FeedbackCountRow]
     feedback: list[FeedbackRow]
+    remarks: NotRequired[list[RemarkRow]]
 
 
 class Agents(TypedDict):

@@ -31,7 +31,9 @@ from swarm.domain.commands import (
     WorkStopped,
 )
 from swarm.domain.errors import Invalid, NotFound
+from swarm.domain.model.feedback import remark_body
 from swarm.domain.model.threads import Author
+from swarm.domain.model.webhooks import WebhookKind, endpoint_of
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.text.characters import strip_invisible
@@ -39,7 +41,7 @@ from swarm.services.operate.explain import Explanations, parse_reference, senten
 from swarm.services.operate.open_work import condition, own_messages, own_tasks, tasks_in_channel, team, usable
 from swarm.services.rules.participants import Standings, why_not_now, why_refused_here
 from swarm.services.runs.run_control import stop_own
-from swarm.store import idempotency_keys
+from swarm.store import idempotency_keys, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import remarks
@@ -103,7 +105,7 @@ class Commands:
             case Subcommand.FEEDBACK if not command.argument:
                 return RemarkWanted(channel=command.channel)
             case Subcommand.FEEDBACK:
-                return _remarked(tx, command.channel, command.user_id, command.argument, is_new)
+                return self._remarked(tx, command.channel, command.user_id, command.argument, is_new)
             case _:
                 return None
 
@@ -117,7 +119,16 @@ class Commands:
         refused = why_refused_here(person, submitted.channel, self._operating_policy)
         if refused:
             return CommandRefused(reason=refused)
-        return _remarked(tx, submitted.channel, person.id, submitted.text, is_new)
+        return self._remarked(tx, submitted.channel, person.id, submitted.text, is_new)
+
+    def _remarked(self, tx: Transaction, channel: str, person: str, text: str, is_new: bool) -> RemarkStored:
+        """Stores a new remark, with its call of the operator's own service."""
+        if is_new:
+            remark = remarks.add(tx, channel, person, strip_invisible(text).strip())
+            if endpoint_of(self._operating_policy.book.current.webhooks, WebhookKind.FEEDBACK, ""):
+                body = remark_body(remark, self._me.team)
+                webhooks.add(tx, WebhookKind.FEEDBACK, body, idempotency_key=f"remark:{remark.id}", person=person)
+        return RemarkStored()
 
     async def _read(self, command: SlashCommand, person: Author) -> CommandAnswer:
         match command.subcommand:
@@ -188,9 +199,10 @@ class Commands:
         channel, ts = place
         try:
             explained = await self._explanations.explain(f"{channel}:{ts}")
+            is_silent = await self._explanations.is_silent(channel, ts)
         except NotFound:
             return Explanation(lines=(UNKNOWN_MESSAGE_TEXT,))
-        return Explanation(lines=sentences(explained), link=self._me.link(channel, ts))
+        return Explanation(lines=sentences(explained, is_silent=is_silent), link=self._me.link(channel, ts))
 
     async def _place(self, command: SlashCommand) -> tuple[str, str] | Explanation:
         """Returns the message that a command names, if the person can see it; otherwise the answer."""
@@ -214,9 +226,3 @@ class Commands:
         """Whether this is the person's direct conversation with the app, in which nobody else writes."""
         is_direct = channel.startswith("D")
         return is_direct and open_work.latest_message(tx, self._me.team, channel, person, "0") is not None
-
-
-def _remarked(tx: Transaction, channel: str, person: str, text: str, is_new: bool) -> RemarkStored:
-    if is_new:
-        remarks.add(tx, channel, person, strip_invisible(text).strip())
-    return RemarkStored()

@@ -112,9 +112,14 @@ _BECAME: Final[Mapping[InboxStatus, str]] = {
 }
 
 
-def sentences(explained: Explained) -> tuple[str, ...]:
-    """Returns an explanation as sentences for people in Slack. Reasons are as they were recorded."""
+def sentences(explained: Explained, *, is_silent: bool = False) -> tuple[str, ...]:
+    """Returns an explanation as sentences for people in Slack. Reasons are as they were recorded.
+
+    ``is_silent``: nobody has asked with the message. Then only its routing is told, no answer that may be withheld.
+    """
     lines = [f"Routing: {step['reason']}." for step in explained["routing"] if step["reason"]]
+    if is_silent:
+        return tuple(lines)
     if not explained["entries"] and not explained["tasks"]:
         lines.append("No agent got it.")
     for entry in explained["entries"]:
@@ -139,6 +144,10 @@ class Explanations:
     def __init__(self, database: Database, team: str) -> None:
         self._database = database
         self._team = team
+
+    async def is_silent(self, channel: str, ts: str) -> bool:
+        """Whether nobody has asked with a message that an agent got, and no answer in its thread is shown yet."""
+        return await self._database.read(_is_silent, self._team, channel, ts)
 
     async def explain(self, reference: str) -> Explained:
         """Returns the timeline of one message, by ``CHANNEL:TS``, link, or the id of one of its inbox messages or
@@ -175,6 +184,10 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
         tasks=list(_tasks(tx, inbox_messages, names)),
         escalation=_escalation(tx, thread) if thread else None,
     )
+
+
+def _is_silent(tx: Transaction, team: str, channel: str, ts: str) -> bool:
+    return any(inbox_message.silent for inbox_message in inbox.of_message(tx, team, channel, ts))
 
 
 def _of_task_alone(tx: Transaction, task: Task) -> Explained:

@@ -21,7 +21,7 @@ from swarm.domain.errors import NotFound
 from swarm.domain.json_shapes import shape, time_of
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
-from swarm.domain.model.feedback import FeedbackCount, FeedbackView
+from swarm.domain.model.feedback import FeedbackCount, FeedbackView, Remark
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.explain import StepShape, steps
 from swarm.services.rules.participants import read_roster
@@ -30,7 +30,7 @@ from swarm.store.admin import open_counts, probe
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.runs import feedback
+from swarm.store.runs import feedback, remarks
 from swarm.store.threads import threads, watermarks
 
 KEPT_SECONDS: Final = 5.0
@@ -130,10 +130,11 @@ class Backlog:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FeedbackReport:
-    """People's opinions of answers: all of them counted, and the newest in full."""
+    """People's opinions of answers: all of them counted, and the newest in full; and the newest remarks."""
 
     counts: Sequence[FeedbackCount]
     feedback: Sequence[FeedbackView]
+    remarks: Sequence[Remark] | None  # about the swarm; None if only the opinions of one agent's answers are wanted
 
 
 class Overview:
@@ -152,7 +153,10 @@ class Overview:
         return await self._database.read(deliveries.latest, status, limit)
 
     async def feedback(self, since: str | None, agent: str | None, limit: int) -> FeedbackReport:
-        """Returns people's opinions of answers since a time (ISO 8601), of one agent or of all. Raises Invalid."""
+        """Returns people's opinions of answers since a time (ISO 8601), of one agent or of all with the remarks.
+
+        Raises Invalid.
+        """
         return await self._database.read(_feedback, time_of(since), agent, limit)
 
     async def backlog(self) -> Backlog:
@@ -184,7 +188,11 @@ def _timeline(tx: Transaction, thread_id: str) -> ThreadTimeline:
 
 
 def _feedback(tx: Transaction, since: int, agent: str | None, limit: int) -> FeedbackReport:
-    return FeedbackReport(counts=feedback.counts(tx, since, agent), feedback=feedback.latest(tx, since, agent, limit))
+    return FeedbackReport(
+        counts=feedback.counts(tx, since, agent),
+        feedback=feedback.latest(tx, since, agent, limit),
+        remarks=None if agent else remarks.latest(tx, since, limit),
+    )
 
 
 def _backlog(tx: Transaction) -> Backlog:

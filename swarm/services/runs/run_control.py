@@ -43,7 +43,7 @@ from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, Sl
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.services.requests.asking import stop_waiting
-from swarm.services.rules import task_ends
+from swarm.services.rules import silence, task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import lock_task
 from swarm.services.rules.participants import (
@@ -298,14 +298,16 @@ def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operatin
 def stop_own(tx: Transaction, thread_id: str, person: str, operating_policy: OperatingPolicy) -> int:
     """Stops what runs in a thread for this person: tasks, runs, and work that waits for a decision.
 
-    Returns the number of pieces of work that were stopped. Other people's work in the thread goes on.
+    Returns the number of pieces of work that were stopped. Other people's work in the thread goes on, and so do runs
+    for which nobody has asked: the number would reveal them.
     """
     thread = threads.locked(tx, thread_id)
     own = [task for task in task_queries.open_in_thread(tx, thread.id) if task.requester == person]
     stopped = _cancel_tasks(tx, own, person, operating_policy)
     stopped += stop_waiting(tx, thread, person, operating_policy, own_only=True)
-    running = [run.id for run in runs.of_thread(tx, thread.id) if run.requester == person and run.ended_at is None]
-    return stopped + sum(runs.request_stop(tx, person, run_id=run_id) for run_id in running)
+    running = [run for run in runs.of_thread(tx, thread.id) if run.requester == person and run.ended_at is None]
+    shown = [run.id for run in running if not silence.is_silent(tx, run, thread)]
+    return stopped + sum(runs.request_stop(tx, person, run_id=run_id) for run_id in shown)
 
 
 def _cancel_tasks(tx: Transaction, found: Sequence[Task], person: str, operating_policy: OperatingPolicy) -> int:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import aiohttp
 import structlog
-from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from swarm.domain.errors import Unavailable
 from swarm.slack.incoming.fields import JsonObject
@@ -44,13 +42,7 @@ async def replace(api: WebApi, response_url: str, text: str) -> bool:
 
     ``chat.update`` does not reach ephemeral messages.
     """
-    seconds = max(1, int(api.timeout_seconds))
-    client = AsyncWebhookClient(response_url, timeout=seconds, proxy=api.client.proxy, retry_handlers=[])
-    try:
-        answer = await client.send(text=text, replace_original=True)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        _log.warning("a message was not replaced", action="slack_response_failed", error=type(error).__name__)
-        return False
-    if answer.status_code != 200:
-        _log.warning("a message was not replaced", action="slack_response_failed", error=answer.body[:200])
-    return answer.status_code == 200
+    failure = await api.respond(response_url, {"text": text, "replace_original": True})
+    if failure is not None:
+        _log.warning("a message was not replaced", action="slack_response_failed", error=repr(failure))
+    return failure is None

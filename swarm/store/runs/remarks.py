@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict
 
 from sqlalchemy import BigInteger, bindparam, insert, select
 
 from swarm.clock import new_id
+from swarm.domain.model.feedback import Remark
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
@@ -23,23 +24,14 @@ _LATEST = Statement(
 _FORGET = delete_oldest(remarks, _r.created_at, _r.created_at < bindparam("before"))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Remark:
-    """What a person remarked about the swarm."""
-
-    id: str
-    channel: str  # the conversation in which the command was typed
-    user_id: str
-    text: str
-    created_at: int  # microseconds since 1970 UTC
-
-
 _remark = row_mapper(Remark)
 
 
-def add(tx: Transaction, channel: str, user_id: str, text: str) -> None:
+def add(tx: Transaction, channel: str, user_id: str, text: str) -> Remark:
     """Stores a remark."""
-    _ADD.run(tx, id=new_id(), channel=channel, user_id=user_id, text=text, created_at=tx.now)
+    remark = Remark(id=new_id(), channel=channel, user_id=user_id, text=text, created_at=tx.now)
+    _ADD.run(tx, **asdict(remark))
+    return remark
 
 
 def latest(tx: Transaction, since: int, limit: int) -> list[Remark]:

@@ -1,5 +1,6 @@
 """The open work of people: their messages that are not answered, and their tasks.
 
+Work for which nobody has asked is left out, because its answer may be withheld; see `swarm.services.rules.silence`.
 Every query starts from open rows, which partial indexes list, so its cost does not grow with finished work.
 """
 
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Select,
     Text,
     bindparam,
+    exists,
     func,
     literal_column,
     select,
@@ -26,6 +28,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.tasks import OPEN_STATUSES
+from swarm.domain.model.threads import Silence
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, given, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import requests, runs, thread_messages, threads
@@ -37,6 +40,7 @@ MOST_MESSAGES: Final = 1_000
 _i, _m, _h, _t = inbox_messages.c, thread_messages.c, threads.c, tasks.c
 _given_people = given(user_id=Text)
 _is_open_request = requests.c.status == literally(RequestStatus.OPEN)
+_is_shown_thread = _h.silence.is_distinct_from(literally(Silence.SILENT))
 _is_open_task = _t.status.in_([literally(status) for status in sorted(OPEN_STATUSES)])
 
 
@@ -60,7 +64,7 @@ def _messages(state: WorkState, status: InboxStatus, found: FromClause = inbox_m
             .join(_given_people, _given_people.c.user_id == _m.author_id)
             .join(threads, _h.id == _i.thread_id)
         )
-        .where(_i.status == literally(status))
+        .where(_i.status == literally(status), _i.silent.is_(False), _is_shown_thread)
     )  # fmt: skip
 
 
@@ -84,7 +88,7 @@ def _tasks(condition: ColumnElement[bool]) -> Select[Any]:
             _h.id.label("thread_id"), _h.channel, _h.thread_ts,
         )
         .select_from(tasks.join(threads, _h.id == _t.thread_id))
-        .where(_is_open_task, condition)
+        .where(_is_open_task, condition, _is_shown_thread)
         .order_by(_t.created_at, _t.id)
         .limit(AT_MOST_N)
     )  # fmt: skip
@@ -94,15 +98,23 @@ _TASKS = Statement(_tasks(_t.requester.in_(select(_given_people.c.user_id))))
 _TASKS_IN_CHANNEL = Statement(_tasks((_h.team == bindparam("team")) & (_h.channel == bindparam("channel"))))
 _is_of_person = [table.c.requester == bindparam("person") for table in (runs, tasks, requests)]
 _is_unfinished = runs.c.status.in_([literally(status) for status in sorted(UNFINISHED)])
+
+
+def _has_message(*, silent: bool) -> ColumnElement[bool]:
+    members = lease_members.join(inbox_messages, _i.id == lease_members.c.inbox_message_id)
+    return exists().select_from(members).where(lease_members.c.token == runs.c.lease_token, _i.silent.is_(silent))
+
+
+_is_shown_run = ~_has_message(silent=True) | _has_message(silent=False)
 _with_open_work = union(
-    select(runs.c.thread_id).where(_is_unfinished, runs.c.ended_at.is_(None), _is_of_person[0]),
+    select(runs.c.thread_id).where(_is_unfinished, runs.c.ended_at.is_(None), _is_of_person[0], _is_shown_run),
     select(_t.thread_id).where(_is_open_task, _is_of_person[1]),
     select(requests.c.thread_id).where(_is_open_request, _is_of_person[2]),
 ).subquery()
 _STOPPABLE = Statement(
     select(_h.id)
     .select_from(_with_open_work.join(threads, _h.id == _with_open_work.c.thread_id))
-    .where(_h.team == bindparam("team"), _h.channel == bindparam("channel"))
+    .where(_h.team == bindparam("team"), _h.channel == bindparam("channel"), _is_shown_thread)
     .order_by(_h.id)
 )
 _LATEST_MESSAGE = Statement(

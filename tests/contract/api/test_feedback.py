@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from swarm.clock import to_iso
 from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
     FEEDBACK_FORM,
@@ -18,6 +19,7 @@ from swarm.domain.button_actions import (
     feedback_value,
 )
 from swarm.domain.model.feedback import Reason
+from swarm.store.runs import remarks
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor
 from tests.support.processes import Ended, Processes, processes_in
 from tests.support.world import BOT
@@ -85,6 +87,26 @@ async def test_opinions_are_counted_and_chosen_by_time_and_agent(doors: Doors, l
     assert (await doors.operator.get("/feedback?agent=nobody")) == {"counts": [], "feedback": []}
 
 
+async def remarked(doors: Doors) -> list[dict[str, Any]]:
+    """Two remarks, a minute apart; as they are listed, the newest first."""
+    stored = []
+    for person, text in (("U1", "Slow."), ("U2", ESCAPES)):
+        doors.world.clock.advance(60)
+        remark = await doors.world.database.write(remarks.add, "C1", person, text)
+        about = {"id": remark.id, "channel": "C1", "user_id": person, "text": text}
+        stored.insert(0, about | {"at": to_iso(remark.created_at)})
+    return stored
+
+
+@pytest.mark.req("CHAN-08")
+async def test_remarks_are_listed_by_time_and_not_with_one_agents_opinions(doors: Doors) -> None:
+    newest, oldest = await remarked(doors)
+    assert await doors.operator.get("/feedback") == {"counts": [], "feedback": [], "remarks": [newest, oldest]}
+    assert (await doors.operator.get("/feedback?limit=1"))["remarks"] == [newest]
+    assert (await doors.operator.get(f"/feedback?since={newest['at']}"))["remarks"] == [newest]
+    assert "remarks" not in await doors.operator.get("/feedback?agent=lea")
+
+
 @pytest.mark.parametrize("query", ["since=yesterday", "limit=0", "until=now"])
 async def test_nonsense_is_refused_with_the_name_of_the_field(doors: Doors, query: str) -> None:
     answer = await doors.operator.ask("GET", f"/feedback?{query}")
@@ -106,7 +128,11 @@ async def test_the_command_shows_counts_and_comments_without_what_a_terminal_wou
     doors: Doors, lea: Visitor, processes: Processes
 ) -> None:
     await rated(doors, lea)
+    newest, oldest = await remarked(doors)
     shown = await command(doors, processes)
+    assert f"{oldest['at']}  remark by U1 in C1  Slow." in shown.out
+    data = [json.loads(line) for line in (await command(doors, processes, "--json")).out.splitlines()]
+    assert data[-2:] == [newest, oldest]
     assert (shown.code, shown.err) == (0, "")
     assert "\x1b[31m" not in shown.out
     assert "other: " in shown.out

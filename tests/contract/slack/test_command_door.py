@@ -193,6 +193,7 @@ async def test_a_late_answer_to_a_slack_out_of_reach_fails_without_an_error(monk
 @pytest.mark.parametrize("url", ["https://evil.example/commands/1", "http://hooks.slack.com/x", "file:///etc/passwd"])
 async def test_an_answer_goes_to_slack_and_to_nobody_else(gateway: Gateway, url: str) -> None:
     assert not await gateway.personal.respond(url, {"text": "x"})
+    assert not await gateway.replace_ephemeral(url, "x")
     assert gateway.client.session is None  # no connection was tried
 
 
