@@ -180,7 +180,11 @@ def build(
         terms=terms,
         slack_entry_point=slack_entry_point,
         election=Election(
-            database, UPKEEP, process.who_we_are(settings.http.port), clock=clock.offset.after(clock.boottime)
+            database,
+            UPKEEP,
+            process.who_we_are(settings.http.port),
+            clock=clock.offset.after(clock.boottime),
+            sleep=clock.offset.sleep,
         ),
         pacing=slack.pacing,
         sender=_sender(settings, database, gateway, me, Watchers([watcher, hearing]), operating_policy),

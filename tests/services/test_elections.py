@@ -150,6 +150,31 @@ async def test_who_is_alone_is_in_office_at_once_and_stays_as_long_as_it_can_ren
         assert (term.holds(), ann.at_work, len(ann.terms)) == (True, 1, 1)
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_lease_is_renewed_in_the_time_of_the_clock_that_measures_it(ann: Candidate) -> None:
+    clock = ann.clock
+    passed = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        if clock.elapsed_us() > 5 * TERM_SECONDS * SECOND:
+            passed.set()
+            await asyncio.Event().wait()
+
+    election = Election(ann.database, ROLE, "ann", clock=lambda: clock.now_us() / SECOND, sleep=sleep)
+    terms: list[LockTerm] = []
+
+    async def work(term: LockTerm) -> None:
+        terms.append(term)
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(election.run(work))
+    await asyncio.wait_for(passed.wait(), PATIENCE_SECONDS)
+    assert (len(terms), terms[0].holds()) == (1, True)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_while_one_is_in_office_another_stands_ready(ann: Candidate, bob: Candidate) -> None:
     async with ann.standing():
         await ann.elected()

@@ -112,6 +112,7 @@ class NamedLock:
         renew_seconds: float = RENEW_SECONDS,
         stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = boottime,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         **ids: str,
     ) -> None:
         self._database = database
@@ -121,6 +122,7 @@ class NamedLock:
         self._renew_seconds = renew_seconds
         self._stop_seconds = stop_seconds
         self._clock = clock
+        self._sleep = sleep
         self._ids = {"lock": str(kind), **ids}
 
     async def take(self, *, at_once: bool = False) -> LockTerm | float:
@@ -155,7 +157,7 @@ class NamedLock:
     async def keep(self, term: LockTerm) -> None:
         """Renews the term until it has ended."""
         while term.holds():
-            await asyncio.sleep(min(self._renew_seconds, term.seconds_left))
+            await self._sleep(min(self._renew_seconds, term.seconds_left))
             if term.holds():
                 await self.renew(term)
 
@@ -198,6 +200,7 @@ class Election:
         lease_seconds: float = TERM_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
         clock: Callable[[], float] = boottime,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._lock = NamedLock(
             database,
@@ -207,6 +210,7 @@ class Election:
             lease_seconds=lease_seconds,
             renew_seconds=renew_seconds,
             clock=clock,
+            sleep=sleep,
             role=role,
         )
         self._role = role
