@@ -15,6 +15,8 @@ from swarm.domain.errors import ConfigurationError
 
 _PASSED: Final = ("HOME", "PATH", "LANG", "TERM")
 
+_TMP: Final = "/tmp"  # noqa: S108 -- the sandbox has its own
+
 _STATE: Final[Mapping[str, tuple[str, ...]]] = {
     "claude": (".claude", ".claude.json", ".cache/claude"),
     "codex": (".codex",),
@@ -41,7 +43,7 @@ def check_sandbox() -> None:
     if not shutil.which("bwrap"):
         raise ConfigurationError(
             "--sandbox needs bubblewrap, which is not installed on this machine.",
-            hint="Install it (apt install bubblewrap; Linux only), or run `swarm run` in a container without --sandbox.",
+            hint="Install it (apt install bubblewrap; Linux only), or use a container instead of --sandbox.",
         )
 
 
@@ -56,5 +58,5 @@ def sandbox(kind: str, hidden: Path, writable: Iterable[Path], user_home: Path) 
     binds = [word for path in shown for word in ("--bind", str(path), str(path))]
     return (
         "bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev",
-        "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", str(hidden), *binds, "--",
+        "--proc", "/proc", "--tmpfs", _TMP, "--tmpfs", str(hidden), *binds, "--",
     )  # fmt: skip

@@ -103,7 +103,7 @@ class Run:
             self._settings.silence_seconds, self._settings.silence_limit_seconds, self._output.step
         )
         self._asking = BackgroundTasks()
-        self._pending: deque[Trigger] = deque()  # notices to be handed into the session
+        self.pending: deque[Trigger] = deque()  # notices to be handed into the session
         self._refused_tools: set[str] = set()
         self._replies: list[str] = []  # what was answered to follow-ups
         self._exceeded: list[dict[str, Any]] = []
@@ -126,7 +126,7 @@ class Run:
         except Refused as error:
             _log.info("The coordinator refused a call.", action="runner_refused", code=error.code, **ids)
             await self._settle_lease("failed" if error.code not in ("conflict", "withdrawn") else "done", error.message)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- reported to people and in the log
             self.has_failed = True
             _log.exception("A run failed.", action="runner_run_failed", **ids)
             await self._settle_lease("failed", f"the runner failed: {type(error).__name__}")
@@ -142,7 +142,7 @@ class Run:
         if kind == "task_cancelled" or (self.task_id is None and not self.inbox_message_ids):
             self.stop(Stop.STOPPED)
         elif kind != "human_input":  # this run waits for its own requests itself
-            self._pending.append(trigger)
+            self.pending.append(trigger)
 
     def stop(self, why: Stop) -> None:
         """Stops the run; the first reason counts."""
@@ -230,9 +230,9 @@ class Run:
                 if (more := await self._over_budget()) is not None:
                     return more
                 ended = await self._turn(session, _GO_ON, self._output.text)
-            elif self._pending and ended.outcome is TurnOutcome.DONE:
+            elif self.pending and ended.outcome is TurnOutcome.DONE:
                 self._output.text(missing_text(self._output.shown, ended.text))
-                ended = await self._follow(session, self._pending.popleft(), ended)
+                ended = await self._follow(session, self.pending.popleft(), ended)
             else:
                 return ended
 
@@ -388,8 +388,8 @@ class Run:
         found = [await self._tool("read-inbox-message", inbox_message_id=one) for one in ids]
         return all(one["status"] not in _OPEN for one in found)
 
-    async def _tool(self, name: str, **arguments: object) -> dict[str, Any]:
-        return await repeated(lambda: self._coordinator.call(name, self.token, **arguments))
+    async def _tool(self, tool: str, /, **arguments: object) -> dict[str, Any]:
+        return await repeated(lambda: self._coordinator.call(tool, self.token, **arguments))
 
     async def _settle_lease(self, outcome: str, reason: str = "") -> None:
         if self.has_lease:

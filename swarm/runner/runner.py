@@ -93,9 +93,9 @@ class Runner:
                 raise error
 
     @property
-    def running(self) -> int:
-        """The number of runs."""
-        return len(self._runs)
+    def runs(self) -> list[Run]:
+        """The runs that have not ended."""
+        return list(self._runs.values())
 
     async def _poll(self) -> None:
         pause = 1.0

@@ -136,9 +136,8 @@ class Workdirs:
     async def _repository(self) -> Path:
         """Returns the repository's folder; that of a URL is cloned once and then fetched."""
         assert self._repo is not None
-        local = Path(self._repo).expanduser()
-        if local.exists():
-            return local.resolve()
+        if (local := _local(self._repo)) is not None:
+            return local
         clone = self._repos / hashlib.sha256(self._repo.encode()).hexdigest()[:16]
         if clone.exists():
             await self._git(clone, "fetch", "--quiet", "--prune", "origin")
@@ -167,6 +166,12 @@ class Workdirs:
             words = " ".join(ran.errors.split())[-300:] or ("it took too long" if ran.timed_out else "no reason given")
             raise GitFailed(f"git {next(word for word in arguments if not word.startswith('-'))} failed: {words}")
         return ran.output
+
+
+def _local(repo: str) -> Path | None:
+    """Returns the folder of a repository on this machine; None for a URL."""
+    path = Path(repo).expanduser()
+    return path.resolve() if path.exists() else None
 
 
 def _slug(text: str) -> str:

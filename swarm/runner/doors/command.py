@@ -1,8 +1,8 @@
 """The door of a plain command: the prompt is its input, and its standard output is the answer.
 
-The command gets the prompt on standard input, or in place of ``{prompt}`` as an argument. Each turn is one process; exit
-code 0 is success. There is no session: a follow-up starts the command again, with the thread in its prompt. Standard
-error goes to the run's log. The command may reach the coordinator's tools by the variables ``SWARM_MCP_URL``,
+The command gets the prompt on standard input, or in place of ``{prompt}`` as an argument. Each turn is one process;
+exit code 0 is success. There is no session: a follow-up starts the command again, with the thread in its prompt.
+Standard error goes to the run's log. The command may reach the coordinator's tools by the variables ``SWARM_MCP_URL``,
 ``SWARM_MCP_AUTHORIZATION`` and ``SWARM_LEASE``.
 """
 

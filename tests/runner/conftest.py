@@ -1,0 +1,201 @@
+"""One twin and one coordinator for all tests of runners; each test has a worker of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from swarm.clock import new_id
+from swarm.domain.model.agents import Role
+from swarm.runner.coordinator import CoordinatorConnection
+from swarm.runner.environment import cli_environment
+from swarm.runner.port import CliDoor
+from swarm.runner.runner import Runner
+from swarm.runner.settings import RunnerSettings, door_of
+from tests.runner import fakes
+from tests.support.doors import Visitor
+from tests.support.http import client as http_client
+from tests.support.processes import processes_in
+from tests.support.stage import Stage
+from tests.support.twin_client import Conversation, TwinClient
+from tests.support.waiting import wait_until
+
+HTTP_SECONDS = 30
+_names = itertools.count(1)
+
+
+def fake(habit: str) -> str:
+    """The provider of a fake CLI."""
+    return f"command:{sys.executable} -I {fakes.__file__} {habit}"
+
+
+@dataclass
+class Office:
+    """A thread in the twin, a lead that the test plays, and a worker that a runner serves."""
+
+    stage: Stage
+    http: httpx2.AsyncClient
+    twin: TwinClient
+    lead: Visitor
+    folder: Path
+    name: str
+    token: str
+    environment: dict[str, str]
+    stack: contextlib.AsyncExitStack
+    settings: RunnerSettings = field(init=False)
+    runner: Runner = field(init=False)
+    _stopping: asyncio.Event = field(init=False)
+    _at_once: asyncio.Event = field(init=False)
+    _serving: asyncio.Task[None] = field(init=False)
+
+    async def start(self, provider: str, door: CliDoor | None = None, **given: Any) -> None:
+        """Runs the worker's runner in this process until the end of the test."""
+        self.settings = RunnerSettings(
+            name=self.name,
+            provider=provider,
+            home=self.folder / "runner",
+            url=self.stage.base,
+            environment=cli_environment(self.environment, self.environment),
+            **given,
+        )
+        self.settings.home.mkdir(exist_ok=True)
+        connection = CoordinatorConnection(self.stage.base, self.token, new_id())
+        coordinator = await self.stack.enter_async_context(connection)
+        self.runner = Runner(self.settings, coordinator, door or door_of(provider))
+        self._stopping, self._at_once = asyncio.Event(), asyncio.Event()
+        self._serving = asyncio.create_task(self.runner.serve(self._stopping, self._at_once))
+        self.stack.push_async_callback(self.stop, at_once=True)
+        await self.online()
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """Stops the runner, in order unless at once."""
+        self._stopping.set()
+        if at_once:
+            self._at_once.set()
+        await asyncio.wait_for(self._serving, 15)
+
+    async def until_told(self) -> None:
+        """The run has been told of the newest message in its thread."""
+
+        async def look() -> bool:
+            return any(run.pending for run in self.runner.runs)
+
+        await wait_until(look, what="the run knows of the message")
+
+    async def online(self) -> None:
+        """The coordinator knows that the worker is here."""
+
+        async def look() -> bool:
+            agents = (await self.stage.visitor(self.http).get("/agents"))["agents"]
+            return any(agent["name"] == self.name and agent["last_seen_at"] for agent in agents)
+
+        await wait_until(look, what=f"{self.name} is online")
+
+    async def delegate(self, task: str = "count the letters", text: str = "please count") -> tuple[str, str]:
+        """A person asks and the lead delegates it to the worker; the thread, and the task's id."""
+        ts = await self.twin.say(f"@swarm {text}")
+        (trigger,) = await self.lead.poll(wait_seconds=20, limit=1)
+        made = await self.lead.uses(
+            "inbox-delegate",
+            trigger["lease"]["token"],
+            inbox_message_id=trigger["inbox_messages"][-1]["id"],
+            agent=self.name,
+            task=task,
+        )
+        return ts, str(made["task_id"])
+
+    async def task(self, task_id: str) -> dict[str, Any]:
+        return await self.lead.uses("get-task", task_id=task_id)
+
+    async def ended(self, task_id: str, status: str, within_seconds: float = 60) -> dict[str, Any]:
+        """The task, once it has this status."""
+        return await wait_until(
+            lambda: self.task(task_id), lambda task: task["status"] == status, within_seconds=within_seconds
+        )
+
+    async def says(self, ts: str, *words: str, within_seconds: float = 60) -> Conversation:
+        """The thread, once an answer in it has all these words and nothing grows any more."""
+        return await self.twin.until(
+            ts,
+            lambda seen: not seen.is_growing and all(any(word in text for text in seen.answers) for word in words),
+            within_seconds=within_seconds,
+        )
+
+    async def idle(self) -> None:
+        """The runner has no run."""
+
+        async def look() -> bool:
+            return not self.runner.runs
+
+        await wait_until(look, what="no run is left", within_seconds=60)
+
+    def left(self) -> list[int]:
+        """The processes of the worker's CLI that are alive."""
+        mark = f"RUNNER_MARK={self.environment['RUNNER_MARK']}".encode()
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and _has(entry, mark)]
+
+    async def gone(self) -> None:
+        """No process of the worker's CLI is left."""
+
+        async def look() -> list[int]:
+            return self.left()
+
+        await wait_until(look, lambda left: not left, what="no process is left")
+
+
+def _has(process: Path, mark: bytes) -> bool:
+    try:
+        return mark in (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> Iterator[Stage]:
+    with processes_in(tmp_path_factory.mktemp("runners")) as processes:
+        stage = Stage(processes)
+        stage.use_sqlite(migrated_sqlite)
+        yield stage
+
+
+@pytest.fixture
+def stage(house: Stage) -> Stage:
+    return house
+
+
+@pytest.fixture
+async def office(stage: Stage, tmp_path: Path) -> AsyncIterator[Office]:
+    async with http_client(timeout=HTTP_SECONDS) as http:
+        if not hasattr(stage, "coordinator"):
+            await stage.start_twin(rates=False)
+            await stage.start_coordinator()
+        operator, number = stage.visitor(http), next(_names)
+        lead = await operator.post("/agents", {"name": f"lea-{number}", "role": Role.LEAD.value})
+        worker = await operator.post("/agents", {"name": f"wim-{number}", "role": Role.WORKER.value})
+        visitor = stage.visitor(http, lead["token"])
+        assert await visitor.poll() == []
+        environment = {"PATH": os.environ["PATH"], "RUNNER_MARK": new_id()}
+        async with contextlib.AsyncExitStack() as stack:
+            yield Office(
+                stage=stage,
+                http=http,
+                twin=stage.person(http),
+                lead=visitor,
+                folder=tmp_path,
+                name=worker["name"],
+                token=worker["token"],
+                environment={**environment, "HOME": str(tmp_path), "GO": str(tmp_path / "go")},
+                stack=stack,
+            )
+        await operator.ask("DELETE", f"/agents/{worker['name']}")
+        await operator.ask("DELETE", f"/agents/{lead['name']}")
