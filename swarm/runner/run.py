@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from enum import Enum, auto
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -25,39 +23,19 @@ from swarm.domain.errors import SwarmError
 from swarm.processes.background import BackgroundTasks
 from swarm.processes.child import to_the_end
 from swarm.runner.asks import HumanAsks
-from swarm.runner.coordinator import CoordinatorConnection, Refused, Trigger
+from swarm.runner.conversation import CANCEL_SECONDS, Conversation, RunContext
+from swarm.runner.coordinator import Refused, Trigger
 from swarm.runner.endings import NOTHING, Answered, NotDone, Over, ending_of, missing_text
-from swarm.runner.environment import sandbox
 from swarm.runner.output import RunOutput, repeated
-from swarm.runner.port import (
-    CliDoor,
-    CliSession,
-    LogLine,
-    PermissionAsked,
-    QuestionAsked,
-    SessionMissing,
-    SessionWanted,
-    StartFailed,
-    StepShown,
-    TextAdded,
-    TurnEnded,
-    TurnOutcome,
-    UsageReported,
-)
-from swarm.runner.sessions import KeptSession, Sessions, thread_key
-from swarm.runner.settings import RunnerSettings, kind_of
-from swarm.runner.watch import SilenceWatch
-from swarm.runner.workdirs import GitFailed, Workdir, Workdirs
+from swarm.runner.port import StartFailed, TurnEnded, TurnOutcome
+from swarm.runner.sessions import thread_key
+from swarm.runner.settings import kind_of
+from swarm.runner.workdirs import GitFailed, Workdir
 
-NEW_SESSION: Final = (
-    "_The earlier session could not be continued, so this is a new one that knows only what this thread says._\n\n"
-)
 _GO_ON: Final = "People have approved more budget. Continue where you stopped."
 _WORKER_TASK: Final = "task_assigned"
 _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
-_START_SECONDS: Final = 180.0
-_CANCEL_SECONDS: Final = 2.0  # how long a turn may take to end after it was cancelled, and a last call
 _DIFF_CHARACTERS: Final = 500_000
 _OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
 
@@ -70,17 +48,6 @@ class Stop(Enum):
     LOST = auto()  # the lease is lost: end everything, and say nothing
     STOPPED = auto()  # people stopped the work, or took it back
     SHUTDOWN = auto()  # the runner stops: the work is given back
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunContext:
-    """What the runs of a runner share."""
-
-    settings: RunnerSettings
-    coordinator: CoordinatorConnection
-    door: CliDoor
-    sessions: Sessions
-    workdirs: Workdirs
 
 
 class Run:
@@ -99,16 +66,11 @@ class Run:
         about = self._about() if trigger.get("thread") else {}
         self._output = RunOutput(self._coordinator, self.token, about, self._on_refused, self._on_exceeded)
         self._asks = HumanAsks(self._coordinator, self.token, about, self.token[-12:])
-        self._watch = SilenceWatch(
-            self._settings.silence_seconds, self._settings.silence_limit_seconds, self._output.step
-        )
-        self._asking = BackgroundTasks()
+        self._background = BackgroundTasks()
         self.pending: deque[Trigger] = deque()  # notices to be handed into the session
-        self._refused_tools: set[str] = set()
         self._replies: list[str] = []  # what was answered to follow-ups
         self._exceeded: list[dict[str, Any]] = []
-        self._session: CliSession | None = None
-        self._preface = ""
+        self._conversation: Conversation | None = None
         self._stop: Stop | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -148,6 +110,8 @@ class Run:
         """Stops the run; the first reason counts."""
         if self._stop is None and self._task and not self._task.done():
             self._stop = why
+            if self._conversation:
+                self._conversation.is_lost = why is Stop.LOST
             self._task.cancel()
 
     async def _work(self) -> None:
@@ -157,93 +121,41 @@ class Run:
         try:
             self._output.status(f"starting {kind_of(self._settings.provider)}")
             workdir = await self._context.workdirs.of(self.key, self._subject())
-            async with self._opened(workdir) as session:
-                await self._end(await self._converse(session, workdir), workdir)
+            talk = self._conversation = Conversation(
+                self._context, self.key, self.token, workdir, self._output, self._asks
+            )
+            async with talk.opened():
+                await self._end(talk, await self._converse(talk), workdir)
         except (StartFailed, GitFailed, OSError) as error:
             self.has_failed = True
             await self._not_done(_clause(error))
         finally:
             pump.cancel()
             await asyncio.wait({pump})
+            await self._background.end()
 
-    @asynccontextmanager
-    async def _opened(self, workdir: Workdir) -> AsyncIterator[CliSession]:
-        session = self._session = await self._start(workdir)
-        grace_seconds = 0.0
-        try:
-            yield session
-            grace_seconds = self._settings.exit_seconds
-        finally:
-            await self._asking.end()
-            await to_the_end(session.close(grace_seconds))
-
-    async def _start(self, workdir: Workdir) -> CliSession:
-        """Starts the CLI with the session of the thread, or a new one. A failed start is repeated once."""
-        kept = self._context.sessions.get(self.key, self._settings.provider)
-        resume = kept.session_id if kept and kept.workdir == str(workdir.path) else None
-        wanted = SessionWanted(
-            cwd=workdir.path,
-            environment=self._settings.environment,
-            mcp=self._coordinator.mcp(self.token),
-            system_prompt=self._settings.system_prompt,
-            resume=resume,
-            wrap=self._wrap(workdir),
-            cost_limit_dollars=self._settings.cost_limit_dollars,
-        )
-        try:
-            return await self._resumed(wanted)
-        except SessionMissing as error:
-            _log.warning("A session is missing.", action="runner_session_missing", session=resume, error=error.message)
-            self._preface = NEW_SESSION if self._output.run_id else ""
-            self._output.text(self._preface)
-            return await self._started(replace(wanted, resume=None))
-
-    async def _resumed(self, wanted: SessionWanted) -> CliSession:
-        """Raises SessionMissing if the CLI has begun another session than the one to resume."""
-        session = await self._started(wanted)
-        if wanted.resume is not None and session.id != wanted.resume:
-            await to_the_end(session.close(0))
-            raise SessionMissing(f"The CLI began the session {session.id} instead of {wanted.resume}.")
-        return session
-
-    async def _started(self, wanted: SessionWanted) -> CliSession:
-        try:
-            return await self._open(wanted)
-        except StartFailed as error:
-            _log.warning("The CLI did not start; once more.", action="runner_start_failed", error=error.message)
-            return await self._open(wanted)
-
-    async def _open(self, wanted: SessionWanted) -> CliSession:
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                return await self._context.door.open(wanted)
-        except TimeoutError as error:
-            raise StartFailed(f"The CLI was not ready after {_START_SECONDS:.0f} s.") from error
-
-    async def _converse(self, session: CliSession, workdir: Workdir) -> TurnEnded:
+    async def _converse(self, talk: Conversation) -> TurnEnded:
         """Has the turns of this run: the trigger's, and one for each notice meanwhile. Returns the last of the work."""
-        self._keep(session, workdir, turns=0)
-        ended = await self._turn(session, self._trigger["prompt"], self._output.text)
+        ended = await talk.turn(self._trigger["prompt"])
         while True:
-            self._keep(session, workdir, turns=1)
             if self._exceeded and ended.outcome is not TurnOutcome.FAILED:
                 if (more := await self._over_budget()) is not None:
                     return more
-                ended = await self._turn(session, _GO_ON, self._output.text)
+                ended = await talk.turn(_GO_ON)
             elif self.pending and ended.outcome is TurnOutcome.DONE:
                 self._output.text(missing_text(self._output.shown, ended.text))
-                ended = await self._follow(session, self.pending.popleft(), ended)
+                ended = await self._follow(talk, self.pending.popleft(), ended)
             else:
                 return ended
 
-    async def _follow(self, session: CliSession, notice: Trigger, before: TurnEnded) -> TurnEnded:
+    async def _follow(self, talk: Conversation, notice: Trigger, before: TurnEnded) -> TurnEnded:
         """Hands a notice into the session. A person's message in the thread of a task gets an answer of its own."""
         about = (notice.get("notice") or {}).get("inbox_message_id")
         if notice["kind"] != _FOLLOW_UP or about is None:
             self._output.text("\n\n" if self._output.shown.strip() else "")
-            return await self._turn(session, notice["prompt"], self._output.text)
+            return await talk.turn(notice["prompt"])
         parts: list[str] = []
-        ended = await self._turn(session, notice["prompt"], parts.append)
+        ended = await talk.turn(notice["prompt"], parts.append)
         text = "".join(parts).strip() or ended.text.strip()
         if text and not await self._is_settled(about):
             reply = self._coordinator.call
@@ -252,66 +164,6 @@ class Run:
             )
             self._replies.append(text)
         return replace(ended, text="") if ended.outcome is not TurnOutcome.DONE else replace(before, text="")
-
-    async def _turn(self, session: CliSession, prompt: str, say: Callable[[str], object]) -> TurnEnded:
-        turn = asyncio.create_task(self._consume(session, prompt, say), name="runner turn")
-        silence = asyncio.create_task(self._watch.watch(), name="runner silence")
-        try:
-            done, _ = await asyncio.wait({turn, silence}, return_when=asyncio.FIRST_COMPLETED)
-            if turn in done:
-                return turn.result()
-            await self._wind_down(session, turn)
-            return TurnEnded(outcome=TurnOutcome.FAILED, reason=self._watch.reason)
-        except asyncio.CancelledError:
-            if self._stop is not Stop.LOST:
-                await to_the_end(self._wind_down(session, turn))
-            raise
-        finally:
-            silence.cancel()
-            if not turn.done():
-                await to_the_end(session.close(0))
-                turn.cancel()
-            await asyncio.wait({turn, silence})
-            self._output.end_of_text()
-
-    async def _wind_down(self, session: CliSession, turn: asyncio.Task[TurnEnded]) -> None:
-        """Cancels a turn, and waits a moment for its end."""
-        with suppress(Exception):  # a broken CLI; its processes are ended next
-            async with asyncio.timeout(_CANCEL_SECONDS):
-                await session.cancel()
-                await asyncio.wait({turn})
-
-    async def _consume(self, session: CliSession, prompt: str, say: Callable[[str], object]) -> TurnEnded:
-        ended = TurnEnded(outcome=TurnOutcome.FAILED)
-        async for event in session.turn(prompt):
-            self._watch.beat()
-            match event:
-                case TextAdded(text=text):
-                    say(text)
-                    self._output.log(text)
-                case StepShown():
-                    self._output.step(event)
-                    self._output.log(f"[{event.state}] {event.title}")
-                case PermissionAsked():
-                    self._ask(self._permission(session, event))
-                case QuestionAsked():
-                    self._ask(self._asks.question(session, event))
-                case UsageReported():
-                    self._output.usage(event)
-                case LogLine(text=text):
-                    self._output.log(text)
-                case TurnEnded():
-                    ended = event
-        self._refused_tools.update(ended.refused_tools)
-        return ended
-
-    def _ask(self, asking: Any) -> None:
-        self._asking.start(asking, "runner ask").add_done_callback(lambda _: self._watch.hold(len(self._asking)))
-        self._watch.hold(len(self._asking))
-
-    async def _permission(self, session: CliSession, asked: PermissionAsked) -> None:
-        if not await self._asks.permission(session, asked):
-            self._refused_tools.add(asked.tool)
 
     async def _over_budget(self) -> TurnEnded | None:
         """Asks people whether to go on above a budget. Returns the end of the work if they do not want to."""
@@ -324,17 +176,17 @@ class Run:
         self._exceeded = []
         return None
 
-    async def _end(self, ended: TurnEnded, workdir: Workdir) -> None:
+    async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir) -> None:
         """Settles the work by what the last turn means."""
         self._output.end_of_text()
         await self._output.flush(is_last=True)
-        shown = self._output.shown[len(self._preface) :]
-        ended = replace(ended, refused_tools=tuple(sorted(self._refused_tools)))
+        shown = self._output.shown[len(talk.preface) :]
+        ended = replace(ended, refused_tools=tuple(sorted(talk.refused_tools)))
         match ending_of(ended, shown=shown, is_settled=await self._is_settled(), replies=self._replies):
             case Over():
                 await self._settle_lease("done")
             case Answered(rest=rest, result=result):
-                changed = await self._changes(workdir)
+                changed = await self._changes(workdir, talk.wrap)
                 await self._done(rest + changed, result + changed)
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
@@ -363,11 +215,11 @@ class Run:
             await self._tool("task-fail", task_id=self.task_id, error=reason)
         await self._settle_lease("done")
 
-    async def _changes(self, workdir: Workdir) -> str:
+    async def _changes(self, workdir: Workdir, wrap: tuple[str, ...]) -> str:
         """Returns a sentence about the branch, and shows its diff in the thread if the operator wants that."""
         message = f"Work of {self._settings.name} on {self._subject()}"
         try:
-            changes = await self._context.workdirs.changes(workdir, self._wrap(workdir), message)
+            changes = await self._context.workdirs.changes(workdir, wrap, message)
         except GitFailed as error:
             return f"\n\nThe branch could not be read: {error.message}"
         if changes is None or not changes.summary:
@@ -403,7 +255,7 @@ class Run:
         if not had_lease or self._stop not in (Stop.STOPPED, Stop.SHUTDOWN):
             return
         with suppress(SwarmError, TimeoutError):
-            async with asyncio.timeout(_CANCEL_SECONDS):
+            async with asyncio.timeout(CANCEL_SECONDS):
                 if self._stop is Stop.SHUTDOWN:
                     await self._output.flush()
                     await self._coordinator.release([self.token])
@@ -417,26 +269,9 @@ class Run:
         self.stop(Stop.LOST if error.code == "lease_lost" else Stop.STOPPED)
 
     def _on_exceeded(self, exceeded: list[dict[str, Any]]) -> None:
-        if not self._exceeded and self._session:
+        if not self._exceeded and self._conversation:
             self._exceeded = exceeded
-            self._asking.start(self._session.cancel(), "runner budget")
-
-    def _keep(self, session: CliSession, workdir: Workdir, *, turns: int) -> None:
-        before = self._context.sessions.get(self.key, self._settings.provider)
-        kept = KeptSession(
-            provider=self._settings.provider,
-            workdir=str(workdir.path),
-            session_id=session.id,
-            turns=turns + (before.turns if before and before.session_id == session.id else 0),
-        )
-        self._context.sessions.keep(self.key, kept)
-
-    def _wrap(self, workdir: Workdir) -> tuple[str, ...]:
-        if not self._settings.sandbox:
-            return ()
-        user_home = Path(self._settings.environment.get("HOME", "/nonexistent"))
-        writable = (workdir.path, *workdir.shared)
-        return sandbox(kind_of(self._settings.provider), self._settings.home, writable, user_home)
+            self._background.start(self._conversation.cancel(), "runner budget")
 
     def _about(self) -> dict[str, str]:
         if self.task_id:

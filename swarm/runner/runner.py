@@ -19,9 +19,10 @@ import structlog
 
 from swarm.domain.errors import ConfigurationError
 from swarm.processes.background import BackgroundTasks
+from swarm.runner.conversation import RunContext
 from swarm.runner.coordinator import CoordinatorConnection, Refused, Trigger, Unreachable
 from swarm.runner.port import CliDoor
-from swarm.runner.run import Run, RunContext, Stop
+from swarm.runner.run import Run, Stop
 from swarm.runner.sessions import Sessions, thread_key
 from swarm.runner.settings import RunnerSettings
 from swarm.runner.watch import Breaker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -27,7 +28,7 @@ from tests.support.doors import Visitor
 from tests.support.http import client as http_client
 from tests.support.processes import processes_in
 from tests.support.stage import Stage
-from tests.support.twin_client import Conversation, TwinClient
+from tests.support.twin_client import TwinClient
 from tests.support.waiting import wait_until
 
 HTTP_SECONDS = 30
@@ -37,6 +38,13 @@ _names = itertools.count(1)
 def fake(habit: str) -> str:
     """The provider of a fake CLI."""
     return f"command:{sys.executable} -I {fakes.__file__} {habit}"
+
+
+@dataclass
+class LedStage(Stage):
+    """A stage with a lead, once it is started."""
+
+    lead_token: str = ""
 
 
 @dataclass
@@ -104,7 +112,7 @@ class Office:
     async def delegate(self, task: str = "count the letters", text: str = "please count") -> tuple[str, str]:
         """A person asks and the lead delegates it to the worker; the thread, and the task's id."""
         ts = await self.twin.say(f"@swarm {text}")
-        (trigger,) = await self.lead.poll(wait_seconds=20, limit=1)
+        trigger = await self._mine(ts)
         made = await self.lead.uses(
             "inbox-delegate",
             trigger["lease"]["token"],
@@ -114,22 +122,40 @@ class Office:
         )
         return ts, str(made["task_id"])
 
+    async def _mine(self, ts: str) -> dict[str, Any]:
+        """The lead's trigger of this message. Notices about what was before are finished."""
+        while True:
+            (trigger,) = await self.lead.poll(wait_seconds=20, limit=1)
+            if any(message["ts"] == ts for message in trigger["inbox_messages"]):
+                return trigger
+            await self.lead.post("/leases/finish", {"tokens": [trigger["lease"]["token"]], "outcome": "done"})
+
+    async def news(self) -> list[str]:
+        """The kinds of what waits for the lead."""
+        return [trigger["kind"] for trigger in await self.lead.poll(limit=20)]
+
     async def task(self, task_id: str) -> dict[str, Any]:
         return await self.lead.uses("get-task", task_id=task_id)
 
-    async def ended(self, task_id: str, status: str, within_seconds: float = 60) -> dict[str, Any]:
+    async def ended(self, task_id: str, status: str, within_seconds: float = 30) -> dict[str, Any]:
         """The task, once it has this status."""
         return await wait_until(
             lambda: self.task(task_id), lambda task: task["status"] == status, within_seconds=within_seconds
         )
 
-    async def says(self, ts: str, *words: str, within_seconds: float = 60) -> Conversation:
-        """The thread, once an answer in it has all these words and nothing grows any more."""
-        return await self.twin.until(
-            ts,
-            lambda seen: not seen.is_growing and all(any(word in text for text in seen.answers) for word in words),
-            within_seconds=within_seconds,
-        )
+    async def says(self, ts: str, *words: str, within_seconds: float = 20) -> list[str]:
+        """The messages below a message, with their blocks, once they have all these words and nothing grows any
+        more."""
+
+        async def look() -> list[Any]:
+            return list((await self.twin.messages(thread_ts=ts))[1:])
+
+        def met(messages: list[Any]) -> bool:
+            shown = json.dumps(messages, ensure_ascii=False).replace('\\"', '"')
+            return not any(message["streaming"] for message in messages) and all(word in shown for word in words)
+
+        messages = await wait_until(look, met, within_seconds=within_seconds, what=f"people see {words}")
+        return [str(message["text"]) for message in messages if message["kind"] == "bot"]
 
     async def idle(self) -> None:
         """The runner has no run."""
@@ -161,29 +187,26 @@ def _has(process: Path, mark: bytes) -> bool:
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> Iterator[LedStage]:
     with processes_in(tmp_path_factory.mktemp("runners")) as processes:
-        stage = Stage(processes)
+        stage = LedStage(processes)
         stage.use_sqlite(migrated_sqlite)
         yield stage
 
 
 @pytest.fixture
-def stage(house: Stage) -> Stage:
-    return house
-
-
-@pytest.fixture
-async def office(stage: Stage, tmp_path: Path) -> AsyncIterator[Office]:
+async def office(stage: LedStage, tmp_path: Path) -> AsyncIterator[Office]:
     async with http_client(timeout=HTTP_SECONDS) as http:
-        if not hasattr(stage, "coordinator"):
+        if not stage.lead_token:
             await stage.start_twin(rates=False)
             await stage.start_coordinator()
-        operator, number = stage.visitor(http), next(_names)
-        lead = await operator.post("/agents", {"name": f"lea-{number}", "role": Role.LEAD.value})
-        worker = await operator.post("/agents", {"name": f"wim-{number}", "role": Role.WORKER.value})
-        visitor = stage.visitor(http, lead["token"])
-        assert await visitor.poll() == []
+        operator = stage.visitor(http)
+        if not stage.lead_token:
+            added = await operator.post("/agents", {"name": "lea", "role": Role.LEAD.value})
+            stage.lead_token = added["token"]
+        worker = await operator.post("/agents", {"name": f"wim-{next(_names)}", "role": Role.WORKER.value})
+        visitor = stage.visitor(http, stage.lead_token)
+        await visitor.poll()  # from now on the lead counts as online
         environment = {"PATH": os.environ["PATH"], "RUNNER_MARK": new_id()}
         async with contextlib.AsyncExitStack() as stack:
             yield Office(
@@ -198,4 +221,3 @@ async def office(stage: Stage, tmp_path: Path) -> AsyncIterator[Office]:
                 stack=stack,
             )
         await operator.ask("DELETE", f"/agents/{worker['name']}")
-        await operator.ask("DELETE", f"/agents/{lead['name']}")
