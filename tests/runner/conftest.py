@@ -109,9 +109,11 @@ class Office:
 
         await wait_until(look, what=f"{self.name} is online")
 
-    async def delegate(self, task: str = "count the letters", text: str = "please count") -> tuple[str, str]:
-        """A person asks and the lead delegates it to the worker; the thread, and the task's id."""
-        ts = await self.twin.say(f"@swarm {text}")
+    async def delegate(
+        self, task: str = "count the letters", text: str = "please count", thread: str | None = None
+    ) -> tuple[str, str]:
+        """A person asks and the lead delegates it to the worker; the message, and the task's id."""
+        ts = await self.twin.say(f"@swarm {text}", thread=thread)
         trigger = await self._mine(ts)
         made = await self.lead.uses(
             "inbox-delegate",
