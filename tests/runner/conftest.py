@@ -110,10 +110,10 @@ class Office:
         await wait_until(look, what=f"{self.name} is online")
 
     async def delegate(
-        self, task: str = "count the letters", text: str = "please count", thread: str | None = None
+        self, task: str = "count the letters", thread: str | None = None, *, offer: bool = False
     ) -> tuple[str, str]:
         """A person asks and the lead delegates it to the worker; the message, and the task's id."""
-        ts = await self.twin.say(f"@swarm {text}", thread=thread)
+        ts = await self.twin.say("@swarm please count", thread=thread)
         trigger = await self._mine(ts)
         made = await self.lead.uses(
             "inbox-delegate",
@@ -121,6 +121,7 @@ class Office:
             inbox_message_id=trigger["inbox_messages"][-1]["id"],
             agent=self.name,
             task=task,
+            offer=offer,
         )
         return ts, str(made["task_id"])
 
