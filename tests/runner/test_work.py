@@ -31,7 +31,7 @@ async def test_a_message_is_answered_and_a_follow_up_continues_its_session(offic
 
     door = ScriptedDoor(counts)
     await office.start("claude", door)
-    ts = await office.twin.say(f"@swarm #{office.name} hello")
+    ts = await office.twin.say(f"swarm#{office.name} hello")
     await office.says(ts, "Answer 1.")
     await office.twin.say("and now?", thread=ts)
     await office.says(ts, "Answer 2.")
@@ -56,13 +56,13 @@ async def test_a_message_that_changes_meanwhile_is_a_turn_more_and_a_deleted_one
 
     door = ScriptedDoor(waits)
     await office.start("claude", door, max_concurrent=2)
-    ts = await office.twin.say(f"@swarm #{office.name} paint it red")
+    ts = await office.twin.say(f"swarm#{office.name} paint it red")
     await office.twin.until(ts, lambda seen: any("Begun." in text for text in seen.answers))
-    edit = {"user": "alice", "channel": "general", "ts": ts, "text": f"@swarm #{office.name} paint it blue"}
+    edit = {"user": "alice", "channel": "general", "ts": ts, "text": f"swarm#{office.name} paint it blue"}
     await office.twin.ask("PATCH", "messages", json=edit)
     await office.says(ts, "Blue: True.", within_seconds=60)
     await office.idle()
-    ts = await office.twin.say(f"@swarm #{office.name} paint it red again")
+    ts = await office.twin.say(f"swarm#{office.name} paint it red again")
     await office.twin.until(ts, lambda seen: any("Begun." in text for text in seen.answers))
     await office.twin.ask("DELETE", "messages", json={"user": "alice", "channel": "general", "ts": ts})
     await office.idle()
