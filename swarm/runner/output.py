@@ -90,6 +90,8 @@ class RunOutput:
 
     def text(self, text: str) -> None:
         """Adds text to the answer."""
+        if self._is_cut:
+            return
         self._secrets, safe = self._secrets.feed(text)
         self._add(safe)
 

@@ -36,6 +36,7 @@ _GO_ON: Final = "People have approved more budget. Continue where you stopped."
 _WORKER_TASK: Final = "task_assigned"
 _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
+_REPLY_CHARACTERS: Final = 50_000
 _DIFF_CHARACTERS: Final = 500_000
 _OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
 
@@ -138,10 +139,11 @@ class Run:
         """Has the turns of this run: the trigger's, and one for each notice meanwhile. Returns the last of the work."""
         ended = await talk.turn(self._trigger["prompt"])
         while True:
-            if self._exceeded and ended.outcome is not TurnOutcome.FAILED:
-                if (more := await self._over_budget()) is not None:
-                    return more
-                ended = await talk.turn(_GO_ON)
+            is_cut_off = ended.outcome is TurnOutcome.CANCELLED
+            if self._exceeded and (is_cut_off or self.pending):
+                if (end := await self._over_budget()) is not None:
+                    return end
+                ended = await talk.turn(_GO_ON) if is_cut_off else ended
             elif self.pending and ended.outcome is TurnOutcome.DONE:
                 self._output.text(missing_text(self._output.shown, ended.text))
                 ended = await self._follow(talk, self.pending.popleft(), ended)
@@ -156,7 +158,7 @@ class Run:
             return await talk.turn(notice["prompt"])
         parts: list[str] = []
         ended = await talk.turn(notice["prompt"], parts.append)
-        text = "".join(parts).strip() or ended.text.strip()
+        text = "".join(parts)[:_REPLY_CHARACTERS].strip() or ended.text[:_REPLY_CHARACTERS].strip()
         if text and not await self._is_settled(about):
             reply = self._coordinator.call
             await repeated(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -30,8 +31,10 @@ from swarm.runner.workdirs import Workdirs
 
 _MOST_RENEW_SECONDS: Final = 20.0
 _LEAST_RENEW_SECONDS: Final = 0.5
+_NOTICES_SECONDS: Final = 5.0  # between renewals while no poll would bring notices, such as that of a Stop
 _MOST_RETRY_SECONDS: Final = 30.0
 _CANCEL_SECONDS: Final = 4.0
+_LEAVE_SECONDS: Final = 1.0
 _TIDY_SECONDS: Final = 6 * 3600.0
 _WORK: Final = frozenset({"slack_inbox_message", "task_assigned"})
 _ABOUT_RUNS: Final = frozenset(
@@ -176,7 +179,8 @@ class Runner:
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._renew_seconds)
+            is_polling = len(self._runs) < self._settings.max_concurrent
+            await asyncio.sleep(self._renew_seconds if is_polling else min(self._renew_seconds, _NOTICES_SECONDS))
             if not (tokens := [token for token, run in self._runs.items() if run.has_lease]):
                 continue
             try:
@@ -216,7 +220,9 @@ class Runner:
         await self._tasks.wait(_CANCEL_SECONDS)
         await self._tasks.end()
         hurry.cancel()
-        await self._coordinator.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await self._coordinator.leave()
 
 
 def _refused(error: Refused, settings: RunnerSettings) -> Exception:

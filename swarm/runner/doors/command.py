@@ -32,6 +32,8 @@ from swarm.runner.port import (
 
 _PROMPT: Final = "{prompt}"
 _READ_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 4 << 20  # of the output; people are shown far less
+_SIGN_BYTES: Final = 16 << 20
 _QUEUED: Final = 64  # chunks; a fast command waits for us, so its output needs no memory
 _GRACE_SECONDS: Final = 2.0
 _EXIT_SECONDS: Final = 30.0
@@ -161,10 +163,15 @@ async def _feed(child: Child, prompt: str) -> None:
 
 
 async def _read(stream: StreamReader, queue: asyncio.Queue[CliEvent | None]) -> None:
+    """Passes the output on. What nobody will be shown is read and dropped, with a sign of life now and then."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    count = 0
     while data := await stream.read(_READ_BYTES):
-        if text := decoder.decode(data):
-            await queue.put(TextAdded(text=text))
+        count += len(data)
+        if count <= _MOST_BYTES:
+            await queue.put(TextAdded(text=decoder.decode(data)))
+        elif count % _SIGN_BYTES < len(data):
+            await queue.put(TextAdded(text=""))
     if rest := decoder.decode(b"", final=True):
         await queue.put(TextAdded(text=rest))
     await queue.put(None)
