@@ -30,6 +30,7 @@ class ScriptedDoor:
         self.opened: list[SessionWanted] = []
         self.sessions = set() if sessions is None else sessions
         self.closed = 0
+        self.forks = False  # resuming begins another session, as some CLIs do
         self.at_once = self.most_at_once = 0
         self._failing_starts = failing_starts
 
@@ -40,7 +41,7 @@ class ScriptedDoor:
             raise StartFailed("the program said nothing")
         if wanted.resume is not None and wanted.resume not in self.sessions:
             raise SessionMissing("no such session")
-        session = ScriptedSession(self, wanted.resume or f"session-{len(self.opened)}")
+        session = ScriptedSession(self, None if self.forks else wanted.resume)
         self.sessions.add(session.id)
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
@@ -50,8 +51,8 @@ class ScriptedDoor:
 class ScriptedSession:
     """A session. A script awaits `allowed` and `answered` after it has asked."""
 
-    def __init__(self, door: ScriptedDoor, session_id: str) -> None:
-        self.id = session_id
+    def __init__(self, door: ScriptedDoor, session_id: str | None) -> None:
+        self.id = session_id or f"session-{len(door.opened)}"
         self._door = door
         self._asked: dict[str, asyncio.Future[Any]] = {}
         self._cancelled = asyncio.Event()

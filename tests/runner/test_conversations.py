@@ -120,14 +120,19 @@ async def test_a_follow_up_resumes_the_session_of_the_thread_also_after_a_restar
 
 
 @pytest.mark.req("RUN-02")
-async def test_a_missing_session_is_said_and_a_new_one_begins(office: Office) -> None:
+@pytest.mark.parametrize("forks", [False, True])
+async def test_a_missing_session_or_another_is_said_and_a_new_one_begins(office: Office, *, forks: bool) -> None:
     door = ScriptedDoor(saying("Hello."))
     await office.start("claude", door)
     ts, task_id = await office.delegate()
     await office.ended(task_id, "completed")
-    door.sessions.clear()
+    door.forks = forks
+    if not forks:
+        door.sessions.clear()
     await office.delegate(thread=ts)
     await office.says(ts, "could not be continued")
+    await office.idle()
+    assert door.at_once == 0
     assert [wanted.resume for wanted in door.opened] == [None, "session-1", None]
 
 

@@ -108,7 +108,8 @@ async def test_the_log_is_sent_in_chunks_by_offset_and_ends_when_it_is_full(monk
 
 @pytest.mark.req("RUN-03", "RUN-06")
 async def test_the_usage_is_reported_at_the_end_and_an_exceeded_budget_is_told() -> None:
-    coordinator, told = FakeCoordinator(), []
+    coordinator = FakeCoordinator()
+    told: list[list[dict[str, Any]]] = []
     coordinator.exceeded = [{"scope": "day", "limit": 1, "used": 2, "unit": "dollars"}]
     out = await opened(coordinator, exceeded=told.append)
     out.usage(UsageReported(input_tokens=1))
@@ -120,7 +121,8 @@ async def test_the_usage_is_reported_at_the_end_and_an_exceeded_budget_is_told()
 
 @pytest.mark.req("RUN-01")
 async def test_after_a_refusal_nothing_more_is_sent() -> None:
-    coordinator, refused = FakeCoordinator(), []
+    coordinator = FakeCoordinator()
+    refused: list[Refused] = []
     out = await opened(coordinator, refused=refused.append)
     coordinator.refuses = "conflict"
     pump = asyncio.create_task(out.pump())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from swarm.runner.doors.command import CommandDoor
 from tests.runner.conftest import Office, fake
@@ -138,3 +139,15 @@ async def test_a_runner_that_stops_gives_its_work_back(office: Office) -> None:
     await office.stop()
     await office.gone()
     assert (await office.task(task_id))["status"] == "pending"
+
+
+@pytest.mark.req("RUN-02")
+async def test_after_three_failures_the_runner_pauses_says_so_and_tries_again(office: Office) -> None:
+    with capture_logs() as lines:
+        await office.start(fake("fails"), pause_seconds=0.5)
+        tasks = [(await office.delegate())[1] for _ in range(4)]
+        for task_id in tasks:
+            await office.ended(task_id, "dead")
+        await office.idle()
+    events = [line["action"] for line in lines if line["action"] in ("runner_run_started", "runner_paused")]
+    assert events == [*["runner_run_started"] * 3, "runner_paused", "runner_run_started", "runner_paused"]
