@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,10 @@ import pytest
 from swarm.domain.errors import ConfigurationError
 from swarm.runner.endings import NOT_REPORTED, NOTHING, Answered, Ending, NotDone, Over, ending_of
 from swarm.runner.environment import cli_environment, sandbox
-from swarm.runner.port import TurnEnded, TurnOutcome
+from swarm.runner.port import StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import KeptSession, Sessions
 from swarm.runner.settings import door_of
-from swarm.runner.watch import Breaker
+from swarm.runner.watch import Breaker, SilenceWatch
 from tests.support.every import every
 
 DONE, FAILED, REFUSED = TurnOutcome.DONE, TurnOutcome.FAILED, TurnOutcome.REFUSED
@@ -77,6 +79,19 @@ async def test_three_failures_in_a_row_pause_the_runner_for_a_growing_time_and_a
     assert breaker.pause_seconds == 0
 
 
+@pytest.mark.req("RUN-02", "RUN-05")
+async def test_no_silence_is_measured_while_people_decide() -> None:
+    shown: list[StepShown] = []
+    watch = SilenceWatch(0.01, 0.02, shown.append)
+    watch.hold(1)
+    watching = asyncio.create_task(watch.watch())
+    done, _ = await asyncio.wait({watching}, timeout=0.2)
+    assert (done, shown) == (set(), [])
+    watch.hold(0)
+    await asyncio.wait_for(watching, 5)
+    assert [step.state for step in shown] == [ToolState.IN_PROGRESS, ToolState.ERROR]
+
+
 @pytest.mark.req("SEC-07")
 def test_a_cli_gets_the_usual_variables_and_the_named_ones() -> None:
     own = {"HOME": "/home/ann", "PATH": "/bin", "SWARM_TOKEN": "t", "KEY": "k", "OTHER": "o"}
@@ -85,16 +100,23 @@ def test_a_cli_gets_the_usual_variables_and_the_named_ones() -> None:
         cli_environment(own, ["NOPE"])
 
 
+@pytest.fixture
+def seen_folder() -> Iterator[Path]:
+    """A folder outside of /tmp, of which a sandbox has its own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.req("SEC-07")
-def test_in_the_sandbox_only_the_work_can_be_written_and_the_runners_token_is_hidden(tmp_path: Path) -> None:
-    home, outside = tmp_path / "runner", tmp_path / "outside"
+def test_in_the_sandbox_only_the_work_can_be_written_and_the_runners_token_is_hidden(seen_folder: Path) -> None:
+    home, outside = seen_folder / "runner", seen_folder / "outside"
     work = home / "work" / "one"
     for folder in (work, outside):
         folder.mkdir(parents=True)
     (home / "token").write_text("secret")
     script = f"touch {work}/inside; touch {outside}/wrong; cat {home}/token; ls {home}"
     ran = subprocess.run(
-        [*sandbox("command", home, [work], tmp_path / "nobody"), "sh", "-c", script],
+        [*sandbox("command", home, [work], seen_folder / "nobody"), "sh", "-c", script],
         capture_output=True,
         text=True,
         check=False,

@@ -62,6 +62,7 @@ async def test_a_message_that_changes_meanwhile_is_a_turn_more_and_a_deleted_one
     await office.twin.ask("PATCH", "messages", json=edit)
     await office.says(ts, "Blue: True.", within_seconds=60)
     await office.idle()
+    assert len(door.opened) == 1
     ts = await office.twin.say(f"swarm#{office.name} paint it red again")
     await office.twin.until(ts, lambda seen: any("Begun." in text for text in seen.answers))
     await office.twin.ask("DELETE", "messages", json={"user": "alice", "channel": "general", "ts": ts})
