@@ -29,6 +29,7 @@ def environment(office: Office) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 async def test_a_runner_enrols_once_and_keeps_its_token_for_itself(office: Office) -> None:
     await office.stage.visitor(office.http).ask("DELETE", f"/agents/{office.name}")
@@ -48,6 +49,7 @@ async def test_a_runner_enrols_once_and_keeps_its_token_for_itself(office: Offic
     assert [agent["role"] for agent in agents if agent["name"] == office.name] == ["worker"]
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 @pytest.mark.parametrize(
     ("arguments", "env", "words"),
@@ -71,6 +73,7 @@ async def test_a_wrong_start_says_what_to_do(
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 async def test_a_second_runner_of_a_name_is_refused_on_the_same_machine(office: Office) -> None:
     first = started(office, "normal")
@@ -80,6 +83,7 @@ async def test_a_second_runner_of_a_name_is_refused_on_the_same_machine(office: 
     assert f"(process {first.pid})" in second.output
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02", "SEC-07")
 async def test_a_command_gets_the_named_secrets_only_and_cannot_tell_them(office: Office) -> None:
     runner = started(office, "leaks", "--env", "SECRET", SECRET="s3cret-of-the-test", OTHER="other-of-the-test")
@@ -92,6 +96,7 @@ async def test_a_command_gets_the_named_secrets_only_and_cannot_tell_them(office
     assert "of-the-test" not in f"{shown} {task} {runner.output}"
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02", "SEC-07")
 async def test_a_stopped_runner_gives_back_its_work_and_leaves_no_process(office: Office) -> None:
     runner = started(office, "ignores")

@@ -61,6 +61,7 @@ async def test_two_permissions_at_once_are_asked_in_the_thread_and_go_back(offic
     await office.says(ts, "Allowed: [True, True].")
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-05", "RUN-04")
 async def test_a_run_whose_tools_were_refused_does_not_call_itself_done(office: Office) -> None:
     await office.start("claude", ScriptedDoor(asks_two))
@@ -71,6 +72,7 @@ async def test_a_run_whose_tools_were_refused_does_not_call_itself_done(office: 
     await office.says(ts, "Allowed: [", "people refused what it needed (Bash)")
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-05")
 async def test_a_grant_of_the_thread_answers_the_next_permission(office: Office) -> None:
     async def asks_in_turn(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
@@ -86,6 +88,7 @@ async def test_a_grant_of_the_thread_answers_the_next_permission(office: Office)
     await office.says(ts, "1: True. 2: True.")
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-05")
 async def test_a_question_becomes_a_form_and_its_values_go_back(office: Office) -> None:
     schema = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
@@ -119,6 +122,7 @@ async def test_a_follow_up_resumes_the_session_of_the_thread_also_after_a_restar
     assert first.opened[0].cwd == second.opened[0].cwd
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 @pytest.mark.parametrize("forks", [False, True])
 async def test_a_missing_session_or_another_is_said_and_a_new_one_begins(office: Office, *, forks: bool) -> None:
@@ -136,6 +140,7 @@ async def test_a_missing_session_or_another_is_said_and_a_new_one_begins(office:
     assert [wanted.resume for wanted in door.opened] == [None, "session-1", None]
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01", "RUN-02")
 async def test_a_start_that_fails_once_is_repeated_and_one_that_fails_twice_is_said(office: Office) -> None:
     await office.start("claude", ScriptedDoor(saying("Started."), failing_starts=1))
@@ -149,6 +154,7 @@ async def test_a_start_that_fails_once_is_repeated_and_one_that_fails_twice_is_s
     await office.says(ts, "the program said nothing")
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01", "RUN-04")
 async def test_a_cli_that_reports_the_end_itself_is_believed(office: Office) -> None:
     async def completes(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
@@ -169,6 +175,7 @@ async def test_a_cli_that_reports_the_end_itself_is_believed(office: Office) -> 
     await office.idle()
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_threads_are_worked_on_at_once_up_to_the_limit_and_one_thread_never_twice(office: Office) -> None:
     go = asyncio.Event()
@@ -193,6 +200,7 @@ async def test_threads_are_worked_on_at_once_up_to_the_limit_and_one_thread_neve
     assert door.closed == 3
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 async def test_stop_in_the_thread_ends_the_run_and_nothing_more_is_said(office: Office) -> None:
     async def talks(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:

@@ -23,6 +23,7 @@ async def test_the_output_of_a_command_is_the_answer_and_the_result(office: Offi
     await office.gone()
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02", "RUN-04")
 @pytest.mark.parametrize(
     ("habit", "words"),
@@ -53,6 +54,7 @@ async def test_what_a_command_leaves_behind_is_ended(office: Office) -> None:
     await office.gone()
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_a_command_that_has_finished_and_does_not_exit_counts_as_done(office: Office) -> None:
     words = fake("stays").partition(":")[2].split()
@@ -76,6 +78,7 @@ async def test_a_gigabyte_of_output_is_cut_and_the_rest_costs_nothing(office: Of
     await office.gone()
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_silence_is_shown_and_ends_the_run_at_its_limit(office: Office) -> None:
     await office.start(fake("ignores"), silence_seconds=0.5, silence_limit_seconds=1.5)
@@ -88,6 +91,7 @@ async def test_silence_is_shown_and_ends_the_run_at_its_limit(office: Office) ->
     await office.gone()
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_a_cancelled_task_ends_a_command_that_ignores_requests_to_end(office: Office) -> None:
     await office.start(fake("ignores"), max_concurrent=2)
@@ -100,6 +104,7 @@ async def test_a_cancelled_task_ends_a_command_that_ignores_requests_to_end(offi
     assert (await office.task(task_id))["status"] == "cancelled"
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01", "RUN-02")
 async def test_a_message_during_a_task_is_the_next_turn_and_is_answered(office: Office) -> None:
     await office.start(fake("tells_later"), max_concurrent=2)
@@ -116,6 +121,7 @@ async def test_a_message_during_a_task_is_the_next_turn_and_is_answered(office: 
     await office.idle()
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_a_coordinator_that_is_killed_meanwhile_changes_nothing(office: Office) -> None:
     await office.start(fake("waits"))
@@ -131,6 +137,7 @@ async def test_a_coordinator_that_is_killed_meanwhile_changes_nothing(office: Of
     await office.idle()
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01", "SEC-07")
 async def test_a_runner_that_stops_gives_its_work_back(office: Office) -> None:
     await office.start(fake("ignores"), stop_seconds=0.2)
@@ -141,6 +148,7 @@ async def test_a_runner_that_stops_gives_its_work_back(office: Office) -> None:
     assert (await office.task(task_id))["status"] == "pending"
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_after_three_failures_the_runner_pauses_says_so_and_tries_again(office: Office) -> None:
     with capture_logs() as lines:

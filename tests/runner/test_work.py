@@ -20,6 +20,7 @@ async def be_a_lead(office: Office) -> None:
     office.token = added["token"]
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 async def test_a_message_is_answered_and_a_follow_up_continues_its_session(office: Office) -> None:
     await be_a_lead(office)
@@ -41,6 +42,7 @@ async def test_a_message_is_answered_and_a_follow_up_continues_its_session(offic
     assert [sum(f"Answer {number}." in text for text in seen.answers) for number in (1, 2)] == [1, 1]
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 async def test_a_message_that_changes_meanwhile_is_a_turn_more_and_a_deleted_one_ends_the_run(office: Office) -> None:
     await be_a_lead(office)
@@ -77,6 +79,7 @@ async def test_a_task_without_a_thread_ends_with_its_text(office: Office) -> Non
     assert "You said" in task["result"]
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 async def test_a_task_without_a_thread_that_fails_says_why(office: Office) -> None:
     await office.start(fake("fails"))
@@ -85,6 +88,7 @@ async def test_a_task_without_a_thread_that_fails_says_why(office: Office) -> No
     assert task["error"] == "the command ended with exit code 3"
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 async def test_an_offer_is_accepted_and_done(office: Office) -> None:
     await office.start(fake("normal"))
@@ -93,6 +97,7 @@ async def test_an_offer_is_accepted_and_done(office: Office) -> None:
     await office.says(ts, "You said")
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-01")
 async def test_a_message_of_another_agent_is_a_turn_of_its_own(office: Office) -> None:
     door = ScriptedDoor(saying("Noted."))

@@ -41,6 +41,7 @@ def workdirs(tmp_path: Path, repo: str | None) -> Workdirs:
     return Workdirs(tmp_path / "runner", "wim", repo=repo, shared=None, environment=environment)
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_the_answer_names_the_branch_and_its_changes_and_shows_the_diff(office: Office, repository: Path) -> None:
     await office.start(fake("works"), repo=str(repository), show_diff=True)
@@ -55,6 +56,7 @@ async def test_the_answer_names_the_branch_and_its_changes_and_shows_the_diff(of
     assert not (repository.parent / "hooked").exists()
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_after_a_failure_the_worktree_is_kept_and_the_thread_knows_where(
     office: Office, repository: Path
@@ -65,6 +67,7 @@ async def test_after_a_failure_the_worktree_is_kept_and_the_thread_knows_where(
     await office.says(ts, "exit code 3", "kept in branch swarm/write-done-txt-")
 
 
+@pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_a_repository_that_cannot_be_used_is_said_in_the_thread(office: Office) -> None:
     await office.start(fake("works"), repo=str(office.folder / "nowhere"))
