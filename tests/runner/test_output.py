@@ -1,0 +1,134 @@
+"""What a run sends to the coordinator: in order, once, within the limits, and without secrets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from swarm.runner import output
+from swarm.runner.coordinator import Refused, Unreachable
+from swarm.runner.output import RunOutput
+from swarm.runner.port import StepShown, ToolState, UsageReported
+
+
+class FakeCoordinator:
+    """Records calls. ``away`` calls are not answered; what a call does is done nevertheless, as with a lost answer."""
+
+    def __init__(self, away: int = 0) -> None:
+        self.away = away
+        self.calls: list[dict[str, Any]] = []
+        self.logged = b""
+        self.used: list[dict[str, Any]] = []
+        self.exceeded: list[dict[str, Any]] = []
+        self.refuses: str | None = None
+
+    async def call(self, tool: str, lease_token: str, /, **arguments: Any) -> dict[str, Any]:
+        self.calls.append(arguments)
+        self._answer()
+        if self.refuses and arguments["action"] != "open":
+            raise Refused(self.refuses, "no more")
+        return {"turn_id": "run-1"}
+
+    async def log(self, run_id: str, chunk: bytes, offset: int) -> None:
+        self.logged = self.logged[:offset] + chunk
+        self._answer()
+
+    async def usage(self, run_id: str, usage: dict[str, Any]) -> list[dict[str, Any]]:
+        self.used.append(usage)
+        self._answer()
+        return self.exceeded
+
+    def _answer(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise Unreachable("away")
+
+    @property
+    def text(self) -> str:
+        """The text that people see: calls with the same id count once."""
+        once = {call["request_id"]: call for call in self.calls if "request_id" in call}
+        return "".join(call.get("text", "") for call in once.values())
+
+
+async def opened(coordinator: FakeCoordinator, refused: Any = None, exceeded: Any = None) -> RunOutput:
+    about = {"task_id": "task-1"}
+    made = RunOutput(coordinator, "lease", about, refused or (lambda _: None), exceeded or (lambda _: None))  # type: ignore[arg-type]
+    await made.open()
+    return made
+
+
+@pytest.mark.req("RUN-01")
+async def test_text_and_steps_are_sent_in_batches_and_lost_answers_double_nothing() -> None:
+    coordinator = FakeCoordinator()
+    out = await opened(coordinator)
+    coordinator.away = 2
+    for part in ("Let me ", "see. "):
+        out.text(part)
+    out.step(StepShown(id="1", title="Reading\na file", state=ToolState.IN_PROGRESS))
+    out.step(StepShown(id="1", title="Reading\na file", state=ToolState.COMPLETE))
+    await out.flush()
+    out.text("Done.")
+    out.end_of_text()
+    await out.flush()
+    assert coordinator.text == "Let me see. Done."
+    steps = [(call["title"], call["status"]) for call in coordinator.calls if call["action"] == "task"]
+    assert steps == [("Reading a file", "complete")]
+
+
+@pytest.mark.req("RUN-01")
+async def test_a_long_answer_is_sent_in_pieces_and_cut_at_the_limit() -> None:
+    coordinator = FakeCoordinator()
+    out = await opened(coordinator)
+    for _ in range(400):
+        out.text("x" * 1000)
+    await out.flush()
+    pieces = [call["text"] for call in coordinator.calls if call["action"] == "append"]
+    assert max(map(len, pieces)) == 12_000
+    assert len(coordinator.text) < output.MAX_TEXT_CHARACTERS + 100
+    assert coordinator.text.endswith("(The rest is too long to be shown here.)")
+
+
+@pytest.mark.req("RUN-03")
+async def test_the_log_is_sent_in_chunks_by_offset_and_ends_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "MAX_LOG_BYTES", 100_000)
+    coordinator = FakeCoordinator()
+    out = await opened(coordinator)
+    coordinator.away = 1
+    for number in range(30_000):
+        out.log(f"line {number}")
+    await out.flush()
+    lines = coordinator.logged.decode().splitlines()
+    assert lines[:2] == ["line 0", "line 1"]
+    assert lines[-1] == "(The log is full.)"
+    assert lines[:-1] == [f"line {number}" for number in range(len(lines) - 1)]
+    assert len(coordinator.logged) <= 100_100
+
+
+@pytest.mark.req("RUN-03", "RUN-06")
+async def test_the_usage_is_reported_at_the_end_and_an_exceeded_budget_is_told() -> None:
+    coordinator = FakeCoordinator()
+    told: list[list[dict[str, Any]]] = []
+    coordinator.exceeded = [{"scope": "day", "limit": 1, "used": 2, "unit": "dollars"}]
+    out = await opened(coordinator, exceeded=told.append)
+    out.usage(UsageReported(input_tokens=1))
+    out.usage(UsageReported(input_tokens=10, output_tokens=5, cost_dollars=0.5, model="m"))
+    await out.flush(is_last=True)
+    assert coordinator.used == [{"input_tokens": 10, "output_tokens": 5, "cost_dollars": 0.5, "model": "m"}]
+    assert told == [coordinator.exceeded]
+
+
+@pytest.mark.req("RUN-01")
+async def test_after_a_refusal_nothing_more_is_sent() -> None:
+    coordinator = FakeCoordinator()
+    refused: list[Refused] = []
+    out = await opened(coordinator, refused=refused.append)
+    coordinator.refuses = "conflict"
+    pump = asyncio.create_task(out.pump())
+    out.text("one")
+    await asyncio.wait_for(pump, 5)
+    out.text("two")
+    await out.flush()
+    assert [error.code for error in refused] == ["conflict"]
+    assert len(coordinator.calls) == 2
