@@ -14,6 +14,7 @@ import yaml
 
 from swarm.cli.commands import app
 from swarm.config import CONFIG_VARIABLE, VARIABLES, Settings, describe, load
+from swarm.config.importing import caipe_variables
 from swarm.domain import errors
 from swarm.domain.answers.agents import History
 from swarm.domain.errors import SwarmError
@@ -39,7 +40,17 @@ def text(name: str) -> str:
 def test_the_example_environment_lists_every_variable_and_no_other() -> None:
     listed = re.findall(r"^([A-Z][A-Z0-9_]*)=", text(".env.example"), re.MULTILINE)
     assert listed == list(dict.fromkeys(listed))
-    assert set(listed) == {CONFIG_VARIABLE, *VARIABLES}
+    assert set(listed) == {CONFIG_VARIABLE, *VARIABLES, *caipe_variables.READ}
+
+
+@pytest.mark.req("OPS-11")
+def test_the_page_for_those_who_move_says_of_each_variable_of_caipe_what_became_of_it() -> None:
+    page = text("docs/migrating.md")
+    theirs = {name for name in VARIABLES if name.startswith(("SLACK_INTEGRATION_", "CAIPE_"))}
+    known = {*theirs, *caipe_variables.READ, *caipe_variables.WITHOUT_COUNTERPART}
+    assert sorted(name for name in known if f"`{name}`" not in page) == []
+    assert not caipe_variables.WITHOUT_COUNTERPART.keys() & {*VARIABLES, *caipe_variables.READ}
+    assert [reason for reason in caipe_variables.WITHOUT_COUNTERPART.values() if f"| {reason} |" not in page] == []
 
 
 def test_every_variable_stands_for_a_setting_that_exists() -> None:

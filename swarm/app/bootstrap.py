@@ -39,8 +39,10 @@ from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
+from swarm.entrypoints.slack.button_presses import Press
+from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor
-from swarm.entrypoints.slack.slack_events import Handle, Press, SlackEntryPoint, Stopped
+from swarm.entrypoints.slack.slack_events import Handle, SlackEntryPoint
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import ConnectionLimits
@@ -48,14 +50,16 @@ from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
+from swarm.services.intake.commands import Commands
 from swarm.services.intake.event_watchdog import EventWatchdog
+from swarm.services.intake.homes import HomeTabs
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.webhooks import WebhookSender
-from swarm.services.requests.deciding import RequestDecisions
+from swarm.services.rules.escalations import tell_failed_call
 from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
@@ -140,21 +144,28 @@ def build(
 ) -> Coordinator:
     """Wires entry points, services, database, Slack and built-in agents."""
     gateway, watcher = slack.gateway, telemetry.watcher
-    operating_policy = settings_mapping.operating_policy(settings)
-    standings = Standings(database, slack.names, me)
+    operating_policy = settings_mapping.operating_policy(settings, me.url)
+    standings = Standings(database, slack.names, me, operating_policy)
     services = _services(settings, database, slack, me, operating_policy, standings)
     ask.connect(services.requests.ask_during_run)
     rosters = Rosters(database, operating_policy)
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)
     streaming_agents = _streaming_agents(settings, database, services, slack, me, operating_policy, agents.hired)
-    reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
-    hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
-    buttons = Buttons(database, operating_policy, standings, me.team)
-    run_control = RunControl(database, operating_policy, me.team, standings)
-    slack_entry_point = _slack_entry_point(
-        settings, gateway, hearing, handle, buttons.press, run_control.stop_session, services.decisions
+    reloader = Reloader(
+        settings,
+        operating_policy.book,
+        rosters,
+        introduce=streaming_agents.introduce,
+        scopes=lambda: gateway.scopes,
     )
+    hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
+    buttons = Buttons(database, operating_policy, standings, me, slack.names)
+    run_control = RunControl(database, operating_policy, me.team, standings)
+    homes = HomeTabs(database, gateway.personal, me, operating_policy, standings, slack.names, monotonic=_elapsed)
+    commands = Commands(database, operating_policy, me, standings, slack.names)
+    doors = RequestDoor(gateway, services.decisions), CommandDoor(gateway, commands, homes)
+    slack_entry_point = _slack_entry_point(settings, gateway, hearing, handle, buttons.press, run_control, doors)
     terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
     runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
@@ -169,12 +180,18 @@ def build(
         ),
         pacing=slack.pacing,
         sender=_sender(settings, database, gateway, me, Watchers([watcher, hearing]), operating_policy),
-        webhooks=WebhookSender(database, HttpWebhookClient(), lambda: operating_policy.book.current.webhooks),
-        sweeper=Sweeper(database, operating_policy, slack.names),
+        webhooks=WebhookSender(
+            database,
+            HttpWebhookClient(),
+            lambda: operating_policy.book.current.webhooks,
+            on_failure=partial(tell_failed_call, operating_policy=operating_policy),
+        ),
+        sweeper=Sweeper(database, operating_policy, slack.names, gateway, standings),
         backfill=Backfill(database, gateway, me, operating_policy, standings, handle, watcher),
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, gateway, me, handle, watcher),
         hearing=hearing,
+        homes=homes,
         streaming_agents=streaming_agents,
         reloader=reloader,
         telemetry=telemetry,
@@ -376,15 +393,16 @@ def _slack_entry_point(
     hearing: EventWatchdog,
     handle: Handle,
     press: Press,
-    stopped: Stopped,
-    decisions: RequestDecisions,
+    run_control: RunControl,
+    doors: tuple[RequestDoor, CommandDoor],
 ) -> SlackEntryPoint:
     return SlackEntryPoint(
         gateway,
         handle,
         press,
-        stopped=stopped,
-        requests=RequestDoor(gateway, decisions),
+        stopped=run_control.stop_session,
+        requests=doors[0],
+        commands=doors[1],
         hearing=hearing,
         app_token=secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
         signing_secret=secret(settings.slack.signing_secret),

@@ -26,6 +26,7 @@ from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.event_watchdog import EventWatchdog
+from swarm.services.intake.homes import HomeTabs
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
@@ -67,6 +68,7 @@ class Coordinator:
     verifier: Verifier
     catch_up: CatchUp
     hearing: EventWatchdog
+    homes: HomeTabs
     streaming_agents: StreamingAgentRuns
     agent_runs: AgentRuns
     reloader: Reloader
@@ -99,6 +101,7 @@ async def live(
         UPKEEP: coordinator.election.run(partial(_upkeep, coordinator)),
         "reload": coordinator.reloader.obey(hangup),
         "hearing": coordinator.hearing.run(coordinator.slack_entry_point),
+        "homes": coordinator.homes.run(),
         "listen": listen(database, coordinator.lease_seconds),
         "loop lag": watch_loop(lag.observe),
     }

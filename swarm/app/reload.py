@@ -20,10 +20,12 @@ from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
 from swarm.domain.operating_policy import SETTINGS_KEPT, PolicyBook, ReloadResult
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Rosters
+from swarm.slack.manifest import EMAIL_SCOPE, GROUPS_SCOPE
 
 LIVE: Final = (
     "channels",
     "channel_defaults",
+    "agents.access",
     "agents.default",
     "agents.dm",
     "decisions",
@@ -32,6 +34,8 @@ LIVE: Final = (
     "limits.messages_per_minute_per_user",
 )
 """The keys that a reload changes, with all keys below them."""
+
+_BY_ID: Final = ".agent_id"
 
 _log = structlog.get_logger(__name__)
 
@@ -47,14 +51,18 @@ class Reloader:
         *,
         read: Callable[[], Settings] = load,
         introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
+        scopes: Callable[[], frozenset[str] | None] = lambda: None,
     ) -> None:
-        """``introduce`` registers the coordinator's own agents, by name."""
+        """``introduce`` registers the coordinator's own agents, by name. ``scopes`` returns the scopes of the app's
+        token; None: unknown.
+        """
         self._started_with = settings
         self._in_force = settings
         self._book = book
         self._rosters = rosters
         self._read = read
         self._introduce = introduce
+        self._scopes = scopes
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self) -> ReloadResult:
@@ -63,12 +71,19 @@ class Reloader:
             new = await self._read_anew()
             changed = tuple(key for key in differences(self._in_force, new) if _is_live(key))
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
+            waiting += self._derived_anew(new)
             self._book.current = settings_mapping.policies(new)
             self._in_force = new
             if self._introduce:
-                await self._introduce({*new.agents.remote, *new.agents.builtin})
+                await self._introduce({*new.remote_in_full, *new.agents.builtin})
         _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
+
+    def _derived_anew(self, new: Settings) -> tuple[str, ...]:
+        """Returns the keys that name an agent by an id that no agent had at the start."""
+        known = self._started_with.remote_in_full
+        named = settings_mapping.named_agents(new)
+        return tuple(key for key, name in named if key.endswith(_BY_ID) and name not in known)
 
     async def doubts(self) -> tuple[str, ...]:
         """Returns likely mistakes in the settings, as sentences. They are also logged."""
@@ -77,29 +92,67 @@ class Reloader:
             (channel, f"The channel {channel} names no agent; the default lead answers.")
             for channel in settings_mapping.channels_without_agent(settings)
         ]
+        found += [
+            (key, f"{key} has no effect, because agents hear only mentions there. Set listen to all, bots or alerts.")
+            for key in settings_mapping.overthink_without_effect(settings)
+        ]
         known = await self._known_agents()
         found += [
             (key, f"There is no agent '{name}', which {key} names. Until the agent exists, the default lead answers.")
             for key, name in settings_mapping.named_agents(settings)
             if known is not None and name not in known
         ]
+        found += [
+            (key, f"There is no agent '{name}', which {key} names. Until the agent exists, nobody says who is on call.")
+            for key, name in settings_mapping.on_call_agents(settings)
+            if known is not None and name not in known
+        ]
+        found += [
+            (f"agents.access.{name}", f"There is no agent '{name}', whose use agents.access limits.")
+            for name in settings.agents.access
+            if known is not None and name not in known
+        ]
+        found += self._missing_scopes()
         for key, sentence in found:
             _log.warning(sentence, action="configure", key=key)
         return tuple(sentence for _, sentence in found)
 
+    def _missing_scopes(self) -> list[tuple[str, str]]:
+        """Returns the lists of people that allow nobody, because Slack does not show the app what they need."""
+        scopes, policies = self._scopes(), self._book.current
+        if scopes is None:
+            return []
+        lists = [policies.everywhere.people, *(one.people for one in policies.channels.values())]
+        lists += [limit.people for limit in policies.agent_access.values()]
+        found: list[tuple[str, str]] = []
+        if EMAIL_SCOPE not in scopes and any(one.domains for one in lists):
+            sentence = (
+                f"Nobody is allowed by the domain of an e-mail address, because the app lacks the scope {EMAIL_SCOPE}"
+            )
+            found.append(("allowed_domains", f"{sentence} (`swarm slack manifest --emails`)."))
+        if GROUPS_SCOPE not in scopes and any(one.groups for one in lists):
+            sentence = f"Nobody is allowed by a user group, because the app lacks the scope {GROUPS_SCOPE}"
+            found.append(("allowed_groups", f"{sentence} (`swarm slack manifest`)."))
+        return found
+
     def warnings(self, agent: str) -> tuple[str, ...]:
         """Returns warnings, as sentences, for an operator who removes an agent that the settings name."""
         settings = self._in_force.agents
-        for kind, declared in (("remote", settings.remote), ("builtin", settings.builtin)):
-            if agent in declared:
-                key = f"agents.{kind}.{agent}"
-                return (
-                    f"{key} declares this agent, which will be registered again at the next reload or start unless "
-                    f"you remove {key}.",
-                )
+        by_kind = (("remote", settings.remote), ("builtin", settings.builtin))
+        declaring = [f"agents.{kind}.{agent}" for kind, declared in by_kind if agent in declared]
+        by_name = settings_mapping.named_agents(self._in_force)
+        declaring += [key for key, name in by_name if name == agent and key.endswith(_BY_ID)]
+        if declaring:
+            key = declaring[0]
+            return (
+                f"{key} declares this agent, which will be registered again at the next reload or start unless "
+                f"you remove {key}.",
+            )
         named = [key for key, name in settings_mapping.named_agents(self._in_force) if name == agent]
-        return tuple(
-            f"{key} names this agent. Until another agent is named, the default lead answers." for key in named
+        on_call = [key for key, name in settings_mapping.on_call_agents(self._in_force) if name == agent]
+        return (
+            *(f"{key} names this agent. Until another agent is named, the default lead answers." for key in named),
+            *(f"{key} names this agent. Until another agent is named, nobody says who is on call." for key in on_call),
         )
 
     async def obey(self, heard: asyncio.Event) -> None:
@@ -132,8 +185,8 @@ class Reloader:
         except Unavailable as error:
             _log.warning("The agents cannot be read.", action="configure", error=error.message)
             return None
-        named = self._started_with.agents
-        return frozenset(agent.name for agent in roster.agents) | {*named.remote_in_full, *named.builtin}
+        started = self._started_with
+        return frozenset(agent.name for agent in roster.agents) | {*started.remote_in_full, *started.agents.builtin}
 
 
 def _is_live(key: str) -> bool:

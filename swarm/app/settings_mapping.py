@@ -9,10 +9,10 @@ from pydantic import SecretStr
 
 from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.config.builtin import SERVERS_CONFIG
-from swarm.config.channels import AlertSettings, EscalationSettings, FeedbackSettings
-from swarm.domain.access import CallerPolicy
+from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
+from swarm.domain.access import AgentAccess, CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
-from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy
+from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionRule
@@ -20,8 +20,11 @@ from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
 
 
-def operating_policy(settings: Settings) -> OperatingPolicy:
-    """Returns the complete operating policy, with a new policy book for the reloadable part."""
+def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPolicy:
+    """Returns the complete operating policy, with a new policy book for the reloadable part.
+
+    ``workspace_url`` is the workspace's address in Slack.
+    """
     return OperatingPolicy(
         offline_after_seconds=settings.agents.offline_after_seconds,
         lease_seconds=settings.leases.seconds,
@@ -29,6 +32,8 @@ def operating_policy(settings: Settings) -> OperatingPolicy:
         most_enrolled=settings.agents.most_enrolled,
         retention=Retention(**settings.retention.model_dump()),
         history_characters=settings.prompts.history_characters,
+        workspace_url=workspace_url,
+        retry_prefix=settings.prompts.retry_prefix.strip() or None,
         book=PolicyBook(policies(settings)),
         guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),
     )
@@ -46,13 +51,14 @@ def policies(settings: Settings) -> Policies:
             stopped=settings.reactions.stopped,
         ),
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
-        channels={channel: _policy(chosen) for channel, chosen in _channels(settings).items()},
-        everywhere=_policy(settings.channel_defaults),
+        channels={channel: _policy(settings, chosen) for channel, chosen in _channels(settings).items()},
+        everywhere=_policy(settings, settings.channel_defaults),
         decisions=tuple(
             DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
             for rule in settings.decisions
         ),
         webhooks=webhook_endpoints(settings),
+        agent_access={name: _access(name, chosen) for name, chosen in settings.agents.access.items()},
     )
 
 
@@ -89,7 +95,7 @@ def streaming_agents(settings: Settings) -> list[StreamingAgent]:
     the order of the settings."""
     agents = settings.agents
     remote = [
-        _streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote_in_full.items()
+        _streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in settings.remote_in_full.items()
     ]
     return remote + [_streaming(name, chosen, Reach.BUILTIN, History.ALL) for name, chosen in agents.builtin.items()]
 
@@ -117,7 +123,7 @@ def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
 
 def remote_agents(settings: Settings) -> list[RemoteAgent]:
     """Returns the connections of the remote agents, in the order of the settings."""
-    return [_remote(name, chosen) for name, chosen in settings.agents.remote_in_full.items()]
+    return [_remote(name, chosen) for name, chosen in settings.remote_in_full.items()]
 
 
 def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
@@ -153,16 +159,51 @@ def run_limits(settings: Settings) -> RunLimits:
 def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yields each key that names an agent, together with that name."""
     named = {"agents.default": settings.agents.default, "agents.dm": settings.agents.dm}
-    named["channel_defaults.agent"] = settings.channel_defaults.agent
-    named |= {f"channels.{channel}.agent": chosen.agent for channel, chosen in settings.channels.items()}
+    own = {"channel_defaults": settings.channel_defaults}
+    own |= {
+        f"channels.{channel}": chosen
+        for channel, chosen in settings.channels_in_full.items()
+        if {"agent", "agent_id"} & settings.channels[channel].model_fields_set
+    }
+    for key, chosen in own.items():
+        named[f"{key}.agent_id" if chosen.agent_id else f"{key}.agent"] = settings.agent_of(chosen)
     for key, name in named.items():
         if name:
             yield key, name
 
 
+def on_call_agents(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yields each key that names an agent to ask who is on call, together with that name."""
+    for key, chosen in {
+        "channel_defaults": settings.channel_defaults,
+        **{f"channels.{channel}": chosen for channel, chosen in settings.channels.items()},
+    }.items():
+        if name := chosen.escalation.agent:
+            yield f"{key}.escalation.agent", name
+
+
 def channels_without_agent(settings: Settings) -> list[str]:
     """Returns the configured channels that are switched on but name no agent, so that the default lead answers."""
-    return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
+    return [
+        channel for channel, chosen in _channels(settings).items() if chosen.enabled and not settings.agent_of(chosen)
+    ]
+
+
+def overthink_without_effect(settings: Settings) -> list[str]:
+    """Returns the keys that set ``overthink`` where it has no effect, because agents hear mentions only."""
+    in_full = {
+        channel: chosen for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.overthink
+    }
+    deaf = [channel for channel, chosen in in_full.items() if chosen.listen is Listen.MENTION]
+    keys = [
+        f"channels.{channel}.overthink"
+        for channel in deaf
+        if "overthink" in settings.channels[channel].model_fields_set
+    ]
+    everywhere = settings.channel_defaults
+    if everywhere.overthink and everywhere.listen is Listen.MENTION and len(deaf) == len(in_full):
+        keys.append("channel_defaults.overthink")
+    return keys
 
 
 def secret(value: SecretStr | None) -> str | None:
@@ -176,15 +217,15 @@ def _channels(settings: Settings) -> dict[str, ChannelSettings]:
     dm = settings.agents.dm
     return {
         channel: chosen.model_copy(update={"agent": dm})
-        if dm and channel.startswith("D") and "agent" not in settings.channels[channel].model_fields_set
+        if dm and channel.startswith("D") and not {"agent", "agent_id"} & settings.channels[channel].model_fields_set
         else chosen
         for channel, chosen in settings.channels_in_full.items()
     }
 
 
-def _policy(chosen: ChannelSettings) -> ChannelPolicy:
+def _policy(settings: Settings, chosen: ChannelSettings) -> ChannelPolicy:
     return ChannelPolicy(
-        agent=chosen.agent,
+        agent=settings.agent_of(chosen),
         enabled=chosen.enabled,
         listen=chosen.listen,
         overthink=chosen.overthink,
@@ -205,6 +246,11 @@ def _policy(chosen: ChannelSettings) -> ChannelPolicy:
     )
 
 
+def _access(name: str, chosen: AgentAccessSettings) -> AgentAccess:
+    people = PeopleLists(users=chosen.users, groups=chosen.groups, domains=chosen.domains)
+    return AgentAccess(name=name, people=people, channels=chosen.channels)
+
+
 def _alerts(chosen: AlertSettings) -> AlertPolicy:
     return AlertPolicy(
         template=chosen.template,
@@ -219,8 +265,8 @@ def _escalation(chosen: EscalationSettings) -> EscalationPolicy:
     return EscalationPolicy(
         users=chosen.users,
         groups=chosen.groups,
-        emoji=chosen.emoji,
-        has_webhook=chosen.webhook is not None,
+        emoji=chosen.emoji.strip(":") if chosen.emoji else None,
+        webhook=chosen.webhook.format if chosen.webhook else None,
         agent=chosen.agent,
         team=chosen.team,
         on_dead_letter=chosen.on_dead_letter,

@@ -39,11 +39,14 @@ for command in (
     "data:restore",
     "operator_commands:reload",
     "operator_commands:explain",
+    "operator_commands:feedback",
     "tray:tray",
     "data:forget",
+    "config_commands:config",
 ):
     app.command(f"swarm.cli.{command}")  # loaded when it is used
 app.command("swarm.cli.eval:evaluation", name="eval")
+app.command("swarm.cli.import_commands:imports", name="import")
 
 _out = Terminal()
 
@@ -142,7 +145,8 @@ def manifest(
     agent
         Declare the app as an agent, with Slack's own Stop button (slack.agent_sessions). Some plans do not allow it.
     emails
-        Request access to people's e-mail addresses, for channels that share them with agents (share_email).
+        Request access to people's e-mail addresses, for channels that share them with agents (share_email), and to find
+        a person on call by address (escalation.agent).
     """
     from swarm.slack.manifest import EventTransport
     from swarm.slack.manifest import manifest as make

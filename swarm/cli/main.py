@@ -8,12 +8,12 @@ import sys
 from swarm.entrypoints.web import loading
 
 with loading.without("rich"):  # structlog would load it for tracebacks, which `log` writes without it
-    import structlog  # noqa: F401
+    import structlog
 
 with loading.uncollected():
     from swarm.app import preflight
     from swarm.cli import NoServer, in_one_line
-    from swarm.config import LogFormat, load, secrets
+    from swarm.config import LogFormat, read, secrets
     from swarm.domain.errors import SwarmError
     from swarm.telemetry import log
 
@@ -25,13 +25,16 @@ NO_TWIN = (
 
 def up() -> None:
     """Run the coordinator. Needs SLACK_BOT_TOKEN and SLACK_APP_TOKEN (see `swarm slack manifest`)."""
-    settings = load()
+    reading = read()
+    settings = reading.settings
     preflight.check(settings)
     with loading.uncollected():
         from swarm.app import bootstrap  # loaded late, so that errors in the settings are reported first
 
     as_json = None if settings.log.format is LogFormat.AUTO else settings.log.format is LogFormat.JSON
     log.configure(settings.log.level, as_json=as_json, secrets=secrets(settings))
+    for sentence in reading.elsewhere:
+        structlog.get_logger(__name__).warning(sentence, action="configure")
     bootstrap.run(settings)
 
 

@@ -1,7 +1,10 @@
-"""The commands for a running coordinator (``swarm agents``, ``tasks``, ``explain``, ``reload``) and their client."""
+"""The commands for a running coordinator (``swarm agents``, ``tasks``, ``explain``, ``feedback``, ``reload``) and their
+client.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from http import HTTPStatus
 from types import TracebackType
@@ -90,7 +93,8 @@ def _content(answer: httpx2.Response) -> Any:
 def reload() -> None:
     """Reload the settings of the coordinator on this machine; SIGHUP does the same.
 
-    Channels, channel_defaults, agents.default, agents.dm and reactions change at once. Everything else needs a restart.
+    Channels, channel_defaults, agents.access, agents.default, agents.dm and reactions change at once. Everything else
+    needs a restart.
     """
     try:
         done = operate("POST", "/reload")
@@ -170,6 +174,12 @@ def explain(message: str) -> None:
     owner = f", thread of {found['owner']}" if found["owner"] else ""
     _out.print(f"{found['channel']}:{found['ts']}{owner}", style="bold")
     _print_steps(found["routing"])
+    if escalation := found["escalation"]:
+        reason = f": {line_for_terminal(escalation['reason'])}" if escalation["reason"] else ""
+        by = f"{escalation['by']} by {escalation['door']}, {escalation['at']}"
+        _out.print(f"\nescalated by {by}{reason}")
+        for effect in escalation["effects"]:
+            _out.print(f"  {line_for_terminal(effect)}")
     for entry in found["entries"]:
         _out.print(
             f"\ninbox message {entry['inbox_message_id']} for {entry['agent'] or 'nobody yet'}: {entry['status']}"
@@ -183,6 +193,49 @@ def explain(message: str) -> None:
         _print_steps(task["timeline"])
         for delivery in task["deliveries"]:
             _out.print(f"  {line_for_terminal(delivery)}")
+
+
+def feedback(
+    *,
+    since: str | None = None,
+    agent: str | None = None,
+    limit: int = 20,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> None:
+    """Show what people think of answers: all opinions counted by agent and reason, and the newest ones.
+
+    Parameters
+    ----------
+    since
+        A time in ISO 8601; by default everything that is kept.
+    agent
+        Only answers of this agent.
+    limit
+        The maximum number of opinions to show, at most 500.
+    as_json
+        Write the opinions as JSON lines, for other programs.
+    """
+    chosen = {"since": since, "agent": agent, "limit": limit}
+    found = operate("GET", "/feedback", params={name: value for name, value in chosen.items() if value is not None})
+    if as_json:
+        for one in found["feedback"]:
+            sys.stdout.write(json.dumps(one, ensure_ascii=False) + "\n")
+        return
+    counts = Table("agent", "opinion", "reason", Column("count", justify="right"))
+    for row in found["counts"]:
+        counts.add_row(row["agent"], row["value"], _in_words(row["reason"]), str(row["count"]))
+    _out.print(counts)
+    for one in found["feedback"]:
+        why = ": ".join(filter(None, (_in_words(one["reason"]), line_for_terminal(one["comment"] or ""))))
+        place = f"{one['channel']}:{one['message_ts']}"
+        _out.print(
+            f"{one['created_at']}  {one['value']} by {one['user_id']} for {one['agent']} at {place}  {why}".rstrip(),
+            soft_wrap=True,
+        )
+
+
+def _in_words(reason: str | None) -> str:
+    return (reason or "").replace("_", " ")
 
 
 @tasks.command(name="list")

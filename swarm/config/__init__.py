@@ -13,11 +13,10 @@ from swarm.config.builtin import BuiltinAgentSettings, Kind, LocalTool
 from swarm.config.channels import ChannelSettings
 from swarm.config.reading import (
     CONFIG_FILE,
-    CONFIG_VARIABLE,
-    DYNAMIC_AGENTS,
-    VARIABLES,
     BadSettings,
+    Reading,
     load,
+    read,
     read_variables,
 )
 from swarm.config.section import describe, differences, secret_problem, secrets
@@ -35,6 +34,7 @@ from swarm.config.settings import (
     SlackSettings,
     TracesSettings,
 )
+from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, VARIABLES
 from swarm.config.work_tree import checked_work_tree
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "MetricsSettings",
     "OAuthSettings",
     "ReactionSettings",
+    "Reading",
     "RemoteAgentSettings",
     "Settings",
     "SlackMode",
@@ -66,6 +67,7 @@ __all__ = [
     "describe",
     "differences",
     "load",
+    "read",
     "read_variables",
     "secret_problem",
     "secrets",

@@ -20,10 +20,12 @@ from swarm.domain.channel_policy import (
     SuggestedPrompt,
     WebhookFormat,
 )
+from swarm.domain.prompts.alerts import VARIABLES
 from swarm.domain.prompts.input import OWN_KEYS
 
 _VARIABLE: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
+_USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{2,}")
 
 
@@ -40,8 +42,15 @@ def _checked_group(group: str) -> str:
     return group
 
 
+def _checked_user(user: str) -> str:
+    if not _USER.fullmatch(user):
+        raise ValueError(f"'{user}' is not a user's id; an id such as U0123456789 is expected")
+    return user
+
+
 Domain = Annotated[str, AfterValidator(_checked_domain)]
 GroupId = Annotated[str, AfterValidator(_checked_group)]
+UserId = Annotated[str, AfterValidator(_checked_user)]
 
 
 class SuggestedPromptSettings(Section):
@@ -74,6 +83,8 @@ class AlertSettings(Section):
     @classmethod
     def _have_names(cls, variables: Mapping[str, str]) -> Mapping[str, str]:
         for name in variables:
+            if name in VARIABLES:
+                raise ValueError(f"'{name}' is set by swarm itself; variables of your own are expected")
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(f"'{name}' cannot be a variable; lower-case letters, digits and _ are expected")
         return variables
@@ -107,7 +118,7 @@ class EscalationWebhookSettings(Section):
 class EscalationSettings(Section):
     """What happens when somebody in a thread asks for a human."""
 
-    users: tuple[str, ...] = Field((), description="user ids to mention in the thread")
+    users: tuple[UserId, ...] = Field((), description="user ids to mention in the thread")
     groups: tuple[GroupId, ...] = Field((), description="ids of user groups (S…) to mention in the thread")
     emoji: str | None = Field(None, min_length=1, description="the emoji to add to the thread's first message")
     webhook: EscalationWebhookSettings | None = None
@@ -140,7 +151,7 @@ class ChannelSettings(Section):
     )
     allowed_groups: frozenset[GroupId] | None = Field(None, description="ids of user groups (S…)")
     allowed_domains: frozenset[Domain] | None = Field(None, description="domains of e-mail addresses")
-    allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
+    allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…); *: all")
     bot_messages_per_hour: int = Field(
         BOT_MESSAGES_PER_HOUR,
         ge=1,
@@ -166,6 +177,16 @@ class ChannelSettings(Section):
         (), max_length=4, description="prompts to choose from where people start a conversation with the app"
     )
     escalation: EscalationSettings = EscalationSettings()
+
+    def inheriting(self, defaults: ChannelSettings) -> ChannelSettings:
+        """Returns these settings, with every missing key taken from ``defaults``, also those of `alerts`. Who names an
+        agent does not inherit the id of another one.
+        """
+        own = self.model_fields_set
+        changes: dict[str, object] = {"alerts": self.alerts.inheriting(defaults.alerts)} if "alerts" in own else {}
+        if "agent" in own and "agent_id" not in own:
+            changes["agent_id"] = None
+        return super().inheriting(defaults).model_copy(update=changes)
 
     @field_validator("client_context")
     @classmethod

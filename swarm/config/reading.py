@@ -2,17 +2,20 @@
 
 If the settings contain a model but no agents, default agents are added, so that a model alone is enough to start.
 
-`VARIABLES` lists the environment variables with the settings that they change. Variables that look like settings but
-are never read are reported, so that a typo in a name does not go unnoticed.
+The sources, in order of precedence: the environment, ``./.env``, ``~/.swarm/.env``, ``swarm.yaml``, and the
+configuration of CAIPE's Slack bot (SLACK_INTEGRATION_BOT_CONFIG), whose channels count unless ``swarm.yaml`` has an
+entry for the same channel. `Reading` also says where each value comes from.
 """
 
 from __future__ import annotations
 
-import difflib
+import copy
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -20,168 +23,24 @@ from dotenv import dotenv_values
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from swarm.config.alert_templates import with_templates
 from swarm.config.builtin import BuiltinAgentSettings, Kind
+from swarm.config.channel_agents import agent_id_problems
+from swarm.config.importing import caipe_variables
+from swarm.config.importing.documents import yaml_problem
+from swarm.config.importing.translation import Translation
 from swarm.config.settings import Settings
+from swarm.config.variables import (
+    CONFIG_VARIABLE,
+    DYNAMIC_AGENTS,
+    DYNAMIC_AGENTS_VARIABLE,
+    PLACEHOLDER,
+    VARIABLES,
+    report_unread,
+)
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
 from swarm.telemetry.redaction import Redactor
-
-CONFIG_VARIABLE: Final = "SWARM_CONFIG"
-"""The variable that names the file read in place of ``./swarm.yaml``. It changes no setting, so it is not in
-VARIABLES."""
-
-DYNAMIC_AGENTS_VARIABLE: Final = "DYNAMIC_AGENTS_URL"
-DYNAMIC_AGENTS: Final = "dynamic-agents"
-"""The name of the agent that DYNAMIC_AGENTS_URL configures."""
-
-VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "SLACK_BOT_TOKEN": ("slack", "bot_token"),
-    "SLACK_APP_TOKEN": ("slack", "app_token"),
-    "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
-    "SLACK_API_BASE_URL": ("slack", "api_base_url"),
-    "SLACK_AGENT_SESSIONS": ("slack", "agent_sessions"),
-    "SWARM_SLACK_MODE": ("slack", "mode"),
-    "SWARM_SLACK_TIMEOUT_SECONDS": ("slack", "timeout_seconds"),
-    "SWARM_SLACK_PACE": ("slack", "pace"),
-    "SWARM_HOST": ("http", "host"),
-    "PORT": ("http", "port"),
-    "SWARM_URL": ("http", "url"),
-    "SWARM_ALLOWED_HOSTS": ("http", "allowed_hosts"),
-    "SWARM_ALLOWED_ORIGINS": ("http", "allowed_origins"),
-    "SWARM_DATABASE_URL": ("database", "url"),
-    "SWARM_DATABASE_POOLER_URL": ("database", "pooler_url"),
-    "SWARM_HOME": ("home",),
-    "SWARM_OPERATOR_TOKEN": ("operator_token",),
-    "SWARM_ENROLMENT_KEY": ("enrolment_key",),
-    "SWARM_DEFAULT_AGENT": ("agents", "default"),
-    "SWARM_OFFLINE_AFTER_SECONDS": ("agents", "offline_after_seconds"),
-    DYNAMIC_AGENTS_VARIABLE: ("agents", "remote", DYNAMIC_AGENTS, "url"),
-    "LLM_MODEL": ("model", "name"),
-    "LLM_PROVIDER": ("model", "provider"),
-    "OPENAI_API_KEY": ("providers", "openai", "api_key"),
-    "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
-    "ANTHROPIC_API_KEY": ("providers", "anthropic", "api_key"),
-    "ANTHROPIC_BASE_URL": ("providers", "anthropic", "base_url"),
-    "OLLAMA_BASE_URL": ("providers", "ollama", "base_url"),
-    "SWARM_SERVERS_CONFIG": ("tools", "servers_config"),
-    "SWARM_PROMPTS_CONFIG": ("tools", "prompts_config"),
-    "SWARM_WORK_TREE": ("tools", "work_tree"),
-    "SWARM_DOCUMENTS": ("documents", "folder"),
-    "SEARCH_MAX_CALLS": ("tools", "search_max_calls"),
-    "FETCH_DOCUMENT_MAX_CALLS": ("tools", "fetch_document_max_calls"),
-    "SWARM_MESSAGES_PER_MINUTE": ("limits", "messages_per_minute_per_user"),
-    "SWARM_LEASE_SECONDS": ("leases", "seconds"),
-    "SWARM_FILE_CAP_BYTES": ("files", "cap_bytes"),
-    "SWARM_RETENTION_THREADS_DAYS": ("retention", "threads_days"),
-    "SWARM_RETENTION_SESSIONS_DAYS": ("retention", "sessions_days"),
-    "SWARM_RETENTION_RUNS_DAYS": ("retention", "runs_days"),
-    "SWARM_RETENTION_AGENT_MESSAGES_DAYS": ("retention", "agent_messages_days"),
-    "SWARM_RETENTION_AUDIT_DAYS": ("retention", "audit_days"),
-    "SWARM_RETENTION_ROUTING_DAYS": ("retention", "routing_days"),
-    "SWARM_LOG_LEVEL": ("log", "level"),
-    "SWARM_LOG_FORMAT": ("log", "format"),
-    "SWARM_REMOVE_SECRETS": ("remove_secrets",),
-    "SWARM_PROMPT_RETRY_PREFIX": ("prompts", "retry_prefix"),
-    "SLACK_INTEGRATION_PROMPT_RETRY_PREFIX": ("prompts", "retry_prefix"),
-    "CAIPE_UI_URL": ("feedback", "caipe_url"),
-    "LANGFUSE_HOST": ("feedback", "langfuse", "url"),
-    "LANGFUSE_PUBLIC_KEY": ("feedback", "langfuse", "public_key"),
-    "LANGFUSE_SECRET_KEY": ("feedback", "langfuse", "secret_key"),
-    "SWARM_FEEDBACK_WEBHOOK_URL": ("feedback", "webhook", "url"),
-    "SWARM_FEEDBACK_WEBHOOK_SECRET": ("feedback", "webhook", "secret"),
-    "SWARM_METRICS_TOKEN": ("metrics", "token"),
-    "SWARM_METRICS_OPEN": ("metrics", "open"),
-    "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
-    "SWARM_TEST_CLOCK": ("test_clock",),
-}
-"""The environment variables, each with the setting that it changes."""
-
-READ_ELSEWHERE: Final = frozenset(
-    {
-        CONFIG_VARIABLE,
-        "SWARM_AGENT_NAME",  # the demo's agents
-        "SWARM_AGENT_TOKEN",  # for `swarm tray` and agents
-        "SWARM_AGENT_TOKEN_FILE",  # the demo's agents
-        "SWARM_CONFORMANCE_TOKEN",  # `swarm conformance`
-        "SWARM_RUN",  # marks programs run by a host tool; swarm itself may be such a program
-    }
-)
-"""Our variables that change no setting."""
-
-
-OURS: Final = ("SWARM_", "SLACK_INTEGRATION_")
-"""The prefixes of our variables; variables with other names may belong to other programs."""
-
-_OF_TESTS: Final = "SWARM_TEST_"
-_KNOWN: Final = READ_ELSEWHERE | VARIABLES.keys()
-
-_NOT_YET: Final = {
-    "SLACK_INTEGRATION_BOT_CONFIG": (
-        "it is not supported yet; configure channels in swarm.yaml (channels, channel_defaults), see "
-        "docs/configuration.md"
-    )
-}
-
-_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_OF_KUBERNETES: Final = re.compile(
-    r"SWARM(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
-)
-"""Variables that Kubernetes sets in every container for a Service called swarm or swarm-something."""
-_KUBERNETES_PORT: Final = re.compile(r"(tcp|udp|sctp)://")
-
-
-def _report_unread(sources: Mapping[str, Mapping[str, str]], settings: Settings, *texts: str) -> None:
-    """Raises ConfigurationError, which names each of our variables that is never read, and its source.
-
-    ``sources`` has the variables that are set, by source. ``texts`` are the contents of the files with ``${NAME}``
-    placeholders.
-    """
-    read = {*_passed_on(settings), *(name for text in texts for name in _PLACEHOLDER.findall(text))}
-    found = [
-        f"{name} ({where}) is never read: {_advice(name)}"
-        for where, variables in sources.items()
-        for name, value in variables.items()
-        if name.startswith(OURS) and name not in read and not _is_known(name, value)
-    ]
-    if found:
-        raise ConfigurationError(
-            "; ".join(found), hint="Correct the name, or unset it; docs/configuration.md lists all variables."
-        )
-
-
-def _text_of(path: Path) -> str:
-    """Returns a file's text, or an empty string for an unreadable file, which is reported where the file is used."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _passed_on(settings: Settings) -> Iterator[str]:
-    """Yields the variables that tools pass to their programs."""
-    for chosen in (settings.tools.git, settings.tools.shell, settings.tools.delegates):
-        yield from chosen.environment
-
-
-def _is_known(name: str, value: str) -> bool:
-    if name in _KNOWN or name.startswith(_OF_TESTS) or _OF_KUBERNETES.fullmatch(name):
-        return True
-    return name.endswith("_PORT") and _KUBERNETES_PORT.match(value) is not None
-
-
-def _advice(name: str) -> str:
-    if name in _NOT_YET:
-        return _NOT_YET[name]
-    close = [*_without_prefix(name), *difflib.get_close_matches(name, sorted(_KNOWN), n=1)]
-    return f"is {close[0]} meant?" if close else "there is no such setting"
-
-
-def _without_prefix(name: str) -> Iterator[str]:
-    """Yields likely intended names: PORT for SWARM_PORT, SLACK_BOT_TOKEN for SLACK_INTEGRATION_BOT_TOKEN."""
-    for prefix, instead in (("SWARM_", ""), ("SLACK_INTEGRATION_", "SLACK_")):
-        if name.startswith(prefix) and (other := instead + name.removeprefix(prefix)) in _KNOWN:
-            yield other
-
 
 _SECRET = re.compile(r"(token|secret|key)$")
 _REDACTOR: Final = Redactor()
@@ -190,18 +49,18 @@ _REDACTOR: Final = Redactor()
 class BadSettings(ConfigurationError):
     """Some settings are invalid. ``problems`` has each bad key with its problem."""
 
-    def __init__(self, error: ValidationError) -> None:
-        found = [_problem(part) for part in error.errors(include_url=False)]
-        self.problems: Mapping[str, str] = dict(found)
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        self.problems: Mapping[str, str] = dict(problems)
         super().__init__(
-            "; ".join(f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}" for key, wrong in found)
+            "; ".join(f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}" for key, wrong in problems)
         )
 
 
-def _problem(part: ErrorDetails) -> tuple[str, str]:
-    """Returns the key with its environment variable, and the problem."""
+def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str]:
+    """Returns the key with its environment variable (of several, the one that is set), and the problem."""
     path = tuple(str(step) for step in part["loc"])
-    variable = next((name for name, known in VARIABLES.items() if known == path), None)
+    names = [name for name, known in VARIABLES.items() if known == path]
+    variable = next((name for name in names if variables.get(name)), names[0] if names else None)
     key = ".".join(path) + (f" ({variable})" if variable else "")
     if part["type"] == "extra_forbidden":
         return key, "there is no such setting"
@@ -235,31 +94,129 @@ def _with_default_agents(settings: Settings, folder: Path) -> Settings:
 CONFIG_FILE: Final = "swarm.yaml"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """Settings with their sources."""
+
+    settings: Settings
+    variables: Mapping[str, str]
+    file: Path
+    file_values: Mapping[str, Any]  # of swarm.yaml
+    translation: Translation  # of the configuration of CAIPE's bot
+    elsewhere: tuple[str, ...]  # a sentence on each key or variable of CAIPE that became something else
+
+    def origin(self, *path: str) -> str | None:
+        """Returns the source of one setting as a text. None: no source sets it."""
+        for name, known in VARIABLES.items():
+            if known == path and name in self.variables:
+                return name
+        if self.is_in_file(*path):
+            return f"{self.file.name}: {'.'.join(path)}"
+        if path == ("agents", "default") and self.settings.agents.default == DYNAMIC_AGENTS:
+            return DYNAMIC_AGENTS_VARIABLE
+        if len(path) > 1 and path[0] == "channels" and self.is_in_file(*path[:2]):
+            return None  # a channel's entry in the file counts as a whole
+        key = self.translation.sources.get(".".join(path))
+        return f"{key if key.isupper() else f'{caipe_variables.BOT_CONFIG}: {key}'}" if key else None
+
+    def is_in_file(self, *path: str) -> bool:
+        """Whether the settings file has a key."""
+        values: object = self.file_values
+        for key in path:
+            if not isinstance(values, dict) or key not in values:
+                return False
+            values = values[key]
+        return True
+
+
 def load(
     environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
 ) -> Settings:
     """Returns the settings of a process started in ``folder``. Raises ConfigurationError, which names every bad key."""
+    return read(environment, folder=folder, user_home=user_home).settings
+
+
+def read(
+    environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
+) -> Reading:
+    """Returns the settings of a process started in ``folder``, with their sources. Raises ConfigurationError."""
     folder = folder or Path.cwd()
     sources = _sources(environment, folder, user_home or Path.home())
     variables = _merged(sources)
     file = settings_file(folder, variables)
-    values = _read_yaml(file, variables)
-    for name, path in VARIABLES.items():
+    file_values = _read_yaml(file, variables)
+    values = copy.deepcopy(file_values)
+    for name, path in reversed([*VARIABLES.items()]):  # the first variable of a setting takes precedence
         if variables.get(name):
             _put(values, path, variables[name])
     if variables.get(DYNAMIC_AGENTS_VARIABLE):
         _complete_dynamic_agents(values)
+    translation = _translated(variables, folder, values)
+    elsewhere = (*translation.elsewhere(), *_overruled(translation, file_values))
+    _add(values, translation.values)
+    if variables.get(DYNAMIC_AGENTS_VARIABLE):
+        _make_default(values)
+    settings = checked_settings(values, folder, variables)
+    report_unread(sources, settings, _text_of(file), _text_of(folder / settings.tools.servers_config))
+    return Reading(
+        settings=_with_default_agents(settings, folder),
+        variables=variables,
+        file=file,
+        file_values=file_values,
+        translation=translation,
+        elsewhere=elsewhere,
+    )
+
+
+def _translated(variables: Mapping[str, str], folder: Path, values: Mapping[str, Any]) -> Translation:
+    """Returns the settings from the configuration and the variables of CAIPE's bot."""
+    if not caipe_variables.READ & variables.keys():
+        return Translation(notes=[*caipe_variables.notes(variables)])
+    from swarm.config.importing import caipe  # few installations need it
+
+    agents = values.get("agents")
+    text = variables.get(caipe_variables.BOT_CONFIG)
+    document = caipe.configured(text, folder) if text else {}
+    return caipe.translate(
+        document, caipe_variables.BOT_CONFIG, variables, agents if isinstance(agents, dict) else None
+    )
+
+
+def _overruled(translation: Translation, file_values: Mapping[str, Any]) -> list[str]:
+    """Returns a sentence that names the channels whose entry in the settings file replaces the translated one."""
+    own = file_values.get("channels")
+    both = [channel for channel in translation.values.get("channels", ()) if isinstance(own, dict) and channel in own]
+    return [f"{', '.join(both)}: the entries in the settings file count."] if both else []
+
+
+def _add(values: dict[str, Any], translated: Mapping[str, Any]) -> None:
+    """Adds translated settings to those of higher precedence. A channel's own entry counts as a whole."""
+    for key, value in translated.items():
+        present = values.setdefault(key, value)
+        if not isinstance(present, dict) or not isinstance(value, dict) or present is value:
+            continue
+        if key == "channels":
+            values[key] = {**value, **present}
+        elif key == DYNAMIC_AGENTS:
+            present.update(value)  # is complete, and contains what is present
+        else:
+            _add(present, value)
+
+
+def checked_settings(
+    values: Mapping[str, Any], folder: Path, variables: Mapping[str, str] = MappingProxyType({})
+) -> Settings:
+    """Returns the settings with the templates of alerts. Raises BadSettings, also for what concerns several keys."""
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise BadSettings(error) from error
-    _report_unread(
-        sources,
-        settings,
-        _text_of(file),
-        _text_of(folder / settings.tools.servers_config),
-    )
-    return _with_default_agents(settings, folder)
+        raise BadSettings([_problem(part, variables) for part in error.errors(include_url=False)]) from error
+    settings, problems = with_templates(settings, folder)
+    whole = {f"channels.{channel}": chosen for channel, chosen in settings.channels_in_full.items()}
+    problems |= agent_id_problems(settings.agents, {"channel_defaults": settings.channel_defaults, **whole})
+    if problems:
+        raise BadSettings(list(problems.items()))
+    return settings
 
 
 def read_variables(
@@ -306,7 +263,7 @@ def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {_reason(error)}") from error
+        raise ConfigurationError(f"{path} cannot be read: {yaml_problem(error)}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -314,11 +271,12 @@ def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
     return {str(key): _filled_in(value, variables, str(key), path) for key, value in document.items()}
 
 
-def _reason(error: Exception) -> str:
-    """Returns the problem with a file, without an excerpt, which might contain a secret."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
-        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
-    return str(error)
+def _text_of(path: Path) -> str:
+    """Returns a file's text, or an empty string for an unreadable file, which is reported where the file is used."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _filled_in(value: object, variables: Mapping[str, str], key: str, path: Path) -> Any:
@@ -329,10 +287,10 @@ def _filled_in(value: object, variables: Mapping[str, str], key: str, path: Path
         return [_filled_in(part, variables, f"{key}[{index}]", path) for index, part in enumerate(value)]
     if not isinstance(value, str):
         return value
-    missing = [name for name in _PLACEHOLDER.findall(value) if name not in variables]
+    missing = [name for name in PLACEHOLDER.findall(value) if name not in variables]
     if missing:
         raise ConfigurationError(f"{path}: {key} refers to ${{{missing[0]}}}, which is not set")
-    return _PLACEHOLDER.sub(lambda found: variables[found.group(1)], value)
+    return PLACEHOLDER.sub(lambda found: variables[found.group(1)], value)
 
 
 def _put(values: dict[str, Any], path: tuple[str, ...], value: str) -> None:
@@ -346,10 +304,17 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: str) -> None:
 
 
 def _complete_dynamic_agents(values: dict[str, Any]) -> None:
-    """Completes the settings of the agent behind DYNAMIC_AGENTS_URL. It uses the caipe protocol, and is the default
-    agent if none is named."""
+    """Sets the dialect of the agent behind DYNAMIC_AGENTS_URL, unless the settings name one."""
     agents = values.get("agents")
     remote = agents.get("remote") if isinstance(agents, dict) else None
-    if isinstance(agents, dict) and isinstance(remote, dict) and isinstance(remote.get(DYNAMIC_AGENTS), dict):
+    if isinstance(remote, dict) and isinstance(remote.get(DYNAMIC_AGENTS), dict):
         remote[DYNAMIC_AGENTS].setdefault("dialect", Dialect.CAIPE)
+
+
+def _make_default(values: dict[str, Any]) -> None:
+    """Makes the agent behind DYNAMIC_AGENTS_URL the default agent if none is named."""
+    agents = values.get("agents")
+    remote = agents.get("remote") if isinstance(agents, dict) else None
+    entry = remote.get(DYNAMIC_AGENTS) if isinstance(remote, dict) else None
+    if isinstance(agents, dict) and isinstance(entry, dict) and not entry.get("agent_ids"):
         agents["default"] = agents.get("default") or DYNAMIC_AGENTS

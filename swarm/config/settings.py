@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from swarm.config.agents import AgentSettings
+from swarm.config.agents import AgentSettings, RemoteAgentSettings
 from swarm.config.builtin import DocumentSettings, ModelSettings, ProviderSettings, RuntimeSettings, ToolSettings
+from swarm.config.channel_agents import agent_by_id, is_service
 from swarm.config.channels import ChannelSettings, FeedbackSettings
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.decision_rules import check_policy
@@ -56,7 +57,7 @@ class _LimitSettings(Section):
 MOST_KEPT_DAYS = 36_500
 """The longest retention period: a hundred years."""
 
-_CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
+CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
 
 class SlackMode(StrEnum):
@@ -238,7 +239,7 @@ class DecisionSettings(Section):
     """Who decides on the requests of some agents, in some channels, for some tools."""
 
     agent: str | None = Field(None, description="an agent's name, or a pattern such as deploy-*; null: all")
-    channel: str | None = Field(None, pattern=_CHANNEL_ID.pattern, description="a channel id; null: all")
+    channel: str | None = Field(None, pattern=CHANNEL_ID.pattern, description="a channel id; null: all")
     tool: str | None = Field(None, description="a tool's name, or a pattern such as git*; null: also forms")
     users: tuple[str, ...] = Field((), description="user ids of people who may decide")
     groups: tuple[str, ...] = Field((), description="ids of user groups (S…) whose members may decide")
@@ -314,7 +315,7 @@ class Settings(Section):
     @classmethod
     def _are_channel_ids(cls, channels: Mapping[str, ChannelSettings]) -> Mapping[str, ChannelSettings]:
         for key in channels:
-            if not _CHANNEL_ID.fullmatch(key):
+            if not CHANNEL_ID.fullmatch(key):
                 raise ValueError(f"'{key}' is not a channel id; an id such as C0123456789 is expected (see 'About')")
         return channels
 
@@ -340,7 +341,25 @@ class Settings(Section):
     @property
     def channels_in_full(self) -> Mapping[str, ChannelSettings]:
         """The channels, with missing keys taken from ``channel_defaults``."""
-        return {channel: chosen.inheriting(self.channel_defaults) for channel, chosen in self.channels.items()}
+        return {channel: self._in_full(chosen) for channel, chosen in self.channels.items()}
+
+    def _in_full(self, chosen: ChannelSettings) -> ChannelSettings:
+        """Returns a channel's settings. With its own ``agent_id`` it inherits only an agent that is a service."""
+        whole, own = chosen.inheriting(self.channel_defaults), chosen.model_fields_set
+        is_foreign = "agent_id" in own and "agent" not in own and not is_service(self.agents, whole.agent or "")
+        return whole.model_copy(update={"agent": None}) if is_foreign else whole
+
+    @property
+    def remote_in_full(self) -> dict[str, RemoteAgentSettings]:
+        """The remote agents, also those that channels name by their ids. Raises ValueError; see `agent_by_id`."""
+        chosen = (self.channel_defaults, *self.channels_in_full.values())
+        by_id = (agent_by_id(self.agents, one) for one in chosen)
+        return self.agents.remote_in_full | dict(named for named in by_id if named)
+
+    def agent_of(self, chosen: ChannelSettings) -> str | None:
+        """Returns the name of the agent of a channel with these settings. Raises ValueError; see `agent_by_id`."""
+        named = agent_by_id(self.agents, chosen)
+        return named[0] if named else chosen.agent
 
     @property
     def database_url(self) -> str:

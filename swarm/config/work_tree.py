@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from swarm.config.builtin import LocalTool
+from swarm.config.importing.caipe_variables import BOT_CONFIG, config_file
 from swarm.config.reading import dotenv_files, read_variables, settings_file
 from swarm.config.settings import Settings
 from swarm.domain.errors import ConfigurationError
@@ -131,6 +132,8 @@ def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_ho
     yield _Own(what="your home folder with your keys", path=user_home)
     yield _Own(what="the folder where swarm is started", path=folder, is_folder=True)
     yield _Own(what="the settings file", path=settings_file(folder, variables))
+    if bot_config := config_file(variables.get(BOT_CONFIG, ""), folder):
+        yield _Own(what=f"the channels ({BOT_CONFIG})", path=bot_config)
     for path in dotenv_files(folder, user_home):
         yield _Own(what="a file of variables", path=path)
     yield _Own(what="swarm's home (SWARM_HOME)", path=at(settings.home), is_folder=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 from swarm.conformance.record import OPENS, Record
 from swarm.conformance.scenarios import Check, Scenario
-from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
+from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped, Withheld
 
 PASSAGE_CHARACTERS: Final = 120
 """The length of a repeated passage that counts as a fault. Shorter passages may well occur twice in a good answer: a
@@ -241,6 +241,8 @@ def _ending(outcome: AnswerOutcome) -> str:
             return "the run was stopped"
         case NeedsInput():
             return "the run is waiting for people (an interrupt)"
+        case Withheld():
+            return "the answer was withheld"
 
 
 def _first_call(record: Record, last: float) -> str:

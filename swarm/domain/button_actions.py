@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from swarm.domain.model.feedback import Reason
 
 STOP_TASK_ACTION: Final = "swarm_stop_task"
 """``action_id`` of the button that stops a task; its value is the task's id."""
@@ -11,11 +13,28 @@ STOP_TASK_ACTION: Final = "swarm_stop_task"
 STOP_RUN_ACTION: Final = "swarm_stop_turn"
 """``action_id`` of the button that stops a running answer; its value is the run's id."""
 
+STOP_OWN_ACTION: Final = "swarm_stop_own"
+"""``action_id`` of the button that stops a person's own work in a thread; its value is the thread's id."""
+
+REMARK_FORM: Final = "swarm_remark"
+"""``callback_id`` of the form for a remark about the swarm."""
+
 RETRY_RUN_ACTION: Final = "swarm_retry_turn"
 """``action_id`` of the button that retries a run; its value is the run's id."""
 
 FEEDBACK_ACTION: Final = "swarm_feedback"
 """``action_id`` of 👍 and 👎 below an answer; see :func:`feedback_value`."""
+
+REASON_ACTION: Final = "swarm_feedback_reason:"
+"""The beginning of the ``action_id`` of the reasons for 👎: a `Reason` follows. The value is the answer's id."""
+
+FEEDBACK_FORM: Final = "swarm_feedback_form"
+"""``callback_id`` of the form for a reason in a person's own words."""
+
+ESCALATE_ACTION: Final = "swarm_escalate"
+"""``action_id`` of the button that asks for a human; its value refers to an answer and is not read. It is shown only
+where `ChannelPolicy.escalation` is set.
+"""
 
 DECIDE_ACTION: Final = "request_decide:"
 """The beginning of the ``action_id`` of buttons that decide on a request: a `HumanDecision` follows. The value is the
@@ -28,6 +47,7 @@ FORM_ACTION: Final = "request_form"
 ARGUMENTS_ACTION: Final = "request_arguments"
 """``action_id`` of the button that shows all arguments of a tool call."""
 
+_REASONS: Final = {reason.value: reason for reason in Reason}
 _UP: Final = "up"
 _DOWN: Final = "down"
 
@@ -44,6 +64,10 @@ class ButtonPressed:
     message_ts: str
     thread_ts: str | None
     team: str | None = None  # the person's workspace, if Slack reports it
+    trigger_id: str = field(default="", repr=False)  # opens a form, within three seconds
+    response_url: str | None = field(default=None, repr=False)  # of an ephemeral message: replaces it
+    text: str = field(default="", repr=False)  # entered in a form
+    is_ephemeral: bool = False  # only this person sees the message with the button
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,20 +86,44 @@ class SessionStopped:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feedback:
-    """A person's rating of a run's answer."""
+    """A person's rating of an answer."""
 
-    run_id: str
+    answer_id: str  # the run, or the last post of an answer without a run
     is_good: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedbackChoice:
+    """The choice of reasons after 👎, to be shown to the person."""
+
+    answer_id: str
+    offers_help: bool  # the channel has an escalation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedbackForm:
+    """The form for a reason in the person's own words, to be opened for the person."""
+
+    answer_id: str
+
+
+PressResult = str | FeedbackChoice | FeedbackForm | None
+"""What a person sees after a press: a text, a choice or a form; None: nothing."""
 
 
 def feedback_value(feedback: Feedback) -> str:
     """Returns the value of a feedback button."""
-    return f"{feedback.run_id}:{_UP if feedback.is_good else _DOWN}"
+    return f"{feedback.answer_id}:{_UP if feedback.is_good else _DOWN}"
 
 
 def feedback_of(value: str) -> Feedback | None:
     """Parses a feedback button's value. Returns None for any other value."""
-    run_id, _, thumb = value.rpartition(":")
-    if not run_id or thumb not in (_UP, _DOWN):
+    answer_id, _, thumb = value.rpartition(":")
+    if not answer_id or thumb not in (_UP, _DOWN):
         return None
-    return Feedback(run_id=run_id, is_good=thumb == _UP)
+    return Feedback(answer_id=answer_id, is_good=thumb == _UP)
+
+
+def reason_of(action_id: str) -> Reason | None:
+    """Returns the reason that a button stands for; None for any other button."""
+    return _REASONS.get(action_id.removeprefix(REASON_ACTION)) if action_id.startswith(REASON_ACTION) else None

@@ -66,13 +66,13 @@ class EscalationPolicy:
     users: tuple[str, ...] = ()  # user ids, mentioned in the thread
     groups: tuple[str, ...] = ()  # user group ids (S…), mentioned in the thread
     emoji: str | None = None  # added to the thread's first message
-    has_webhook: bool = False  # its address and secrets stay in the settings
+    webhook: WebhookFormat | None = None  # the body for the service; its address and secrets stay in the settings
     agent: str | None = None  # the agent that is asked who is on call
     team: str = ""  # the team whose on-call person the agent names
     on_dead_letter: bool = False  # also when a message of the thread is set aside after its last attempt
 
     def __bool__(self) -> bool:
-        return bool(self.users or self.groups or self.emoji or self.has_webhook or self.agent)
+        return bool(self.users or self.groups or self.emoji or self.webhook or self.agent)
 
 
 NO_ESCALATION: Final = EscalationPolicy()
@@ -84,6 +84,21 @@ class SuggestedPrompt:
 
     title: str
     message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PeopleLists:
+    """Lists of people. A person on any of them is permitted. None: no such list; without lists, everyone is."""
+
+    users: frozenset[str] | None = None  # user ids
+    groups: frozenset[str] | None = None  # ids of user groups (S…)
+    domains: frozenset[str] | None = None  # domains of e-mail addresses, lower case
+
+    def __bool__(self) -> bool:
+        return self.users is not None or self.groups is not None or self.domains is not None
+
+
+EVERYONE: Final = PeopleLists()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +114,7 @@ class ChannelPolicy:
     allowed_users: frozenset[str] | None = None  # user ids
     allowed_groups: frozenset[str] | None = None  # ids of user groups (S…)
     allowed_domains: frozenset[str] | None = None  # domains of e-mail addresses, lower case
-    allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or the user ids of bots (U…)
+    allowed_bots: frozenset[str] = frozenset()  # bot ids (B…), the user ids of bots (U…), or * for all
     bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # routed in one thread
     display: TaskDisplay = TaskDisplay.PLAN
     client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # the channel's keys, JSON values
@@ -109,3 +124,10 @@ class ChannelPolicy:
     greeting: str | None = None  # shown where people start a conversation with the app; None: the built-in text
     suggested_prompts: tuple[SuggestedPrompt, ...] = ()  # with the greeting
     escalation: EscalationPolicy = NO_ESCALATION
+
+    @property
+    def people(self) -> PeopleLists:
+        """The lists of people who may use the swarm here."""
+        if self.allowed_users is None and self.allowed_groups is None and self.allowed_domains is None:
+            return EVERYONE  # the usual case, for every message
+        return PeopleLists(users=self.allowed_users, groups=self.allowed_groups, domains=self.allowed_domains)

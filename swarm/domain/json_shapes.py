@@ -15,7 +15,8 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict, is_typeddict
 
-from swarm.clock import to_iso
+from swarm.clock import from_iso, to_iso
+from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import AgentMessage
 from swarm.domain.model.triggers import Tray
 from swarm.domain.request_shapes import RequestShape, request_shape
@@ -39,6 +40,17 @@ def shape(kind: type[_Shape], *views: object, **given: object) -> _Shape:
         value = given[key] if key in given else read(views)
         found[key] = value if convert is None or type(value) is str else convert(value)  # most values are strings
     return cast("_Shape", found)
+
+
+def time_of(since: str | None) -> int:
+    """Returns a time in ISO 8601 as microseconds since 1970; 0 for no time. Raises Invalid for other text."""
+    if not since:
+        return 0
+    try:
+        return from_iso(since)
+    except ValueError:
+        expected = "a time in ISO 8601, such as 2026-11-23T09:30:00Z"
+        raise Invalid(f"'since' is not {expected}.", fields={"since": expected}) from None
 
 
 @cache
@@ -145,6 +157,7 @@ class InboxMessageShape(TypedDict):
     matched_by: str
     files: list[FileShape]
     task_id: str | None
+    instruction: str | None
 
 
 class ThreadShape(TypedDict):
@@ -238,6 +251,9 @@ class TriggerShape(TypedDict):
     task: TaskShape | None
     notice: NoticeShape | None
     requests: list[RequestShape]
+    overthink: bool
+    humble_followup: bool
+    instruction: str | None
 
 
 TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})

@@ -6,17 +6,19 @@ Most of the policy is fixed while a process runs. The reloadable part, `Policies
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from swarm.domain.access import AgentAccess, Denial, agent_denial, denial, first_denial
 from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRule
+from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookEndpoints
-from swarm.domain.prompts.input import HISTORY_CHARACTERS
+from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 
 MESSAGES_PER_MINUTE: Final = 20
 
@@ -58,6 +60,7 @@ class Policies:
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
     decisions: tuple[DecisionRule, ...] = ()  # who decides on requests; the first rule that applies counts
     webhooks: WebhookEndpoints = field(default_factory=dict, repr=False)
+    agent_access: Mapping[str, AgentAccess] = field(default_factory=dict)  # by agent's name; others are open to all
 
     def of(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""
@@ -111,7 +114,9 @@ class OperatingPolicy:
     started_at: int  # microseconds: when this coordinator started to listen. 0: when it opened the database
     retention: Retention
     history_characters: int | None  # of a thread, included in a prompt or a run; None: all
+    retry_prefix: str | None  # the text before a message or a task after a person's Retry; None: no text
     book: PolicyBook
+    workspace_url: str  # of the workspace in Slack, for links; empty: unknown
     guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host; see `CallerPolicy`
 
     def __init__(
@@ -124,7 +129,9 @@ class OperatingPolicy:
         started_at: int = 0,
         retention: Retention | None = None,
         history_characters: int | None = HISTORY_CHARACTERS,
+        retry_prefix: str | None = RETRY_PREFIX,
         book: PolicyBook | None = None,
+        workspace_url: str = "",
         guarded_agents: frozenset[str] = frozenset(),
         default_agent: str | None = None,
         dm_agent: str | None = None,
@@ -133,6 +140,7 @@ class OperatingPolicy:
         channels: Mapping[str, ChannelPolicy] | None = None,
         everywhere: ChannelPolicy | None = None,
         decisions: tuple[DecisionRule, ...] = (),
+        agent_access: Mapping[str, AgentAccess] | None = None,
     ) -> None:
         """Without a ``book``, creates one with the given policies; see `Policies`."""
         policies = Policies(
@@ -143,6 +151,7 @@ class OperatingPolicy:
             channels=channels or {},
             everywhere=everywhere or ChannelPolicy(),
             decisions=decisions,
+            agent_access=agent_access or {},
         )
         for name, value in (
             ("offline_after_seconds", offline_after_seconds),
@@ -152,7 +161,9 @@ class OperatingPolicy:
             ("started_at", started_at),
             ("retention", retention or Retention()),
             ("history_characters", history_characters),
+            ("retry_prefix", retry_prefix),
             ("book", book or PolicyBook(policies)),
+            ("workspace_url", workspace_url),
             ("guarded_agents", guarded_agents),
         ):
             object.__setattr__(self, name, value)
@@ -182,6 +193,21 @@ class OperatingPolicy:
     def policy(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel."""
         return self.book.current.of(channel)
+
+    @property
+    def agent_access(self) -> Mapping[str, AgentAccess]:
+        """The limits on the use of agents, by name. Agents without an entry are open to all."""
+        return self.book.current.agent_access
+
+    def denial(self, author: Author, channel: str, agents: Iterable[str] = ()) -> Denial | None:
+        """Returns why an author may not use the swarm in a channel, or one of these agents there; None if allowed.
+
+        Every entry point asks here, except routing, which decides per agent (`swarm.domain.routing`).
+        """
+        access = self.agent_access
+        limits = [access[name] for name in agents if name in access] if access else []
+        of_agents = (agent_denial(author, limit, channel) for limit in limits)
+        return first_denial((denial(author, self.policy(channel)), *of_agents))
 
 
 SETTINGS_KEPT: Final = "The old ones stay."

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Final, Protocol
 
-from swarm.domain.access import Person
+from swarm.domain.access import Person, UserGroup
+from swarm.domain.commands import HomeContent
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
@@ -46,6 +47,45 @@ class PersonLookup(Protocol):
         """Returns a person; None if Slack does not answer in time. Never fails."""
         ...
 
+    def known_person(self, user_id: str) -> Person | None:
+        """Returns a person if Slack's answer is at hand, without asking."""
+        ...
+
+
+class PeopleFinder(Protocol):
+    """The lookup of people whom an agent names. Every method raises Unavailable when Slack cannot be reached, and
+    NotFound when it refuses.
+    """
+
+    async def user(self, user_id: str) -> Person:
+        """Returns a user's profile; also for an unknown user, see `Person.is_known`."""
+        ...
+
+    async def user_by_email(self, email: str) -> Person | None:
+        """Returns the user with an e-mail address; None if Slack knows none."""
+        ...
+
+
+class NoPeople:
+    """A workspace in which nobody is found."""
+
+    async def user(self, user_id: str) -> Person:
+        return Person(id=user_id, name=user_id, is_known=False)
+
+    async def user_by_email(self, email: str) -> Person | None:
+        return None
+
+
+NO_PEOPLE: Final = NoPeople()
+
+
+class HomePublisher(Protocol):
+    """The Home tabs of people in Slack."""
+
+    async def publish_home(self, user_id: str, content: HomeContent) -> bool:
+        """Shows a person's Home tab. Returns whether Slack has accepted it. Never fails."""
+        ...
+
 
 class UserGroups(Protocol):
     """The lookup of user groups in Slack."""
@@ -54,15 +94,33 @@ class UserGroups(Protocol):
         """Returns the user ids of a group's members; None if Slack does not tell them now. Never fails."""
         ...
 
+    async def user_group(self, group_id: str, wait_seconds: float) -> UserGroup | None:
+        """Returns a group; None if Slack does not answer in time. Never fails."""
+        ...
+
+    def known_group(self, group_id: str) -> UserGroup | None:
+        """Returns a group if Slack's answer is at hand, without asking."""
+        ...
+
     def known_members(self, group_id: str) -> frozenset[str] | None:
         """Returns the members if they are known now; otherwise None, and they are looked up for later calls."""
         ...
+
+
+class PeopleDirectory(PersonLookup, UserGroups, Protocol):
+    """The lookup of people and of their user groups."""
 
 
 class NoGroups:
     """A workspace without user groups."""
 
     async def group_members(self, group_id: str) -> frozenset[str] | None:
+        return None
+
+    async def user_group(self, group_id: str, wait_seconds: float) -> UserGroup | None:
+        return None
+
+    def known_group(self, group_id: str) -> UserGroup | None:
         return None
 
     def known_members(self, group_id: str) -> frozenset[str] | None:

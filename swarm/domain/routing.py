@@ -5,25 +5,31 @@ The first matching rule decides:
 
 1. own, edited, deleted and system messages are never work; strangers and others without access are refused; ``!stop``
    stops the runs in its thread, and is a normal message if nothing runs there
-2. an explicit address: ``swarm#<name or id>``, ``swarm#all``
-3. the owner of the thread, unless the message mentions only other people
-4. the channel's listening mode
-5. a mention of the bot, or a direct message: the channel's agent, or the agent for direct messages; otherwise the
+2. a bot's root message where the channel listens to alerts goes to the channel's agent, whatever it says: its text
+   comes from other systems, and must not choose the recipients. A repeat of a recent alert goes to nobody
+3. an explicit address: ``swarm#<name or id>``, ``swarm#all``
+4. the owner of the thread, unless the message mentions only other people
+5. the channel's listening mode, for root messages: ``all`` hears people and allowed bots, ``bots`` only allowed bots
+6. a mention of the bot, or a direct message: the channel's agent, or the agent for direct messages; otherwise the
    default lead
-6. everything else is context
+7. everything else is context
+
+A person who may not use an agent reaches it by none of these rules, and no other agent takes its place: an addressed
+agent refuses, which the person is told; in the thread of such an agent, the person's messages are context.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.access import Me, denial
-from swarm.domain.channel_policy import ChannelPolicy, External, Listen
+from swarm.domain.access import NOTHING_MISSING, Denial, DeniedBy, Me, MissingFacts, denial, first_denial
+from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Standing
+from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
@@ -61,9 +67,14 @@ class RoutingOutcome(StrEnum):
     OTHERS_MENTIONED = "others_mentioned"
     CHANNEL_AGENT = "channel_agent"
     ALERT = "alert"
+    ALERT_REPEATED = "alert_repeated"
     MENTION = "mention"
     DIRECT_MESSAGE = "direct_message"
     CONTEXT = "context"
+
+
+_UNASKED: Final = frozenset({RoutingOutcome.CHANNEL_AGENT, RoutingOutcome.ALERT})
+_SILENTLY: Final = "; nobody has asked, so only an answer that the agent is sure of is shown (overthink)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +89,20 @@ class Situation:
     bot_turns: int = 0  # messages of bots routed in this thread within the last hour
     routed: bool = False  # for an edit: the message was already routed
     can_stop: bool = False  # a run exists that the message could stop
+    repeats: str | None = None  # the timestamp of the recent alert that the message repeats
+    is_silent: bool = False  # nothing is shown in the thread, because nobody has asked there
+    at_work: Collection[str] = ()  # the ids of the agents whose work it would stop
+    denials: Mapping[str, Denial] = field(default_factory=dict)  # by agent id: why the author may not use it here
+
+    def denial_of(self, *agents: Candidate | None) -> Denial | None:
+        """Returns why the author may not use one of these agents; None if all may be used."""
+        return first_denial(self.denials.get(agent.id) for agent in agents if agent) if self.denials else None
+
+    def stand_in_for(self, agent: Candidate) -> Candidate | None:
+        """Returns the default lead if the agent is offline, and the lead is online and open to the author."""
+        lead = self.roster.stand_in_for(agent)
+        denied = self.denial_of(lead)
+        return lead if denied is None or denied.missing else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,11 +124,16 @@ class Decision:
     is_refusal: bool = False  # the message would have been work: the person or the bot's thread is informed
     absent: tuple[Candidate, ...] = ()  # named offline agents, replaced by the default lead
     unknown: tuple[str, ...] = ()  # names in the message that match no agent
+    denial: Denial | None = None  # why nobody, or one of the named agents, gets the message
+    missing: MissingFacts = NOTHING_MISSING  # what must be known about the author before the message is routed
+    silent: bool = False  # nobody has asked: nothing is shown before an answer that the agent is sure of
+    asks: bool = False  # the author asks in a thread that was silent
 
     @property
     def is_work(self) -> bool:
         """Whether the message causes work, or would cause work if the author had access here."""
-        return bool(self.targets) or self.outcome is RoutingOutcome.STOP or self.is_refusal
+        is_acted_on = bool(self.targets) or self.outcome is RoutingOutcome.STOP or self.is_refusal
+        return is_acted_on or bool(self.missing)
 
 
 def _mentions(text: str) -> frozenset[str]:
@@ -114,6 +144,14 @@ def _mentions(text: str) -> frozenset[str]:
 def names_swarm(text: str, me: Me) -> bool:
     """Whether a text mentions the bot or addresses an agent."""
     return me.user_id in _mentions(text) or ADDRESS.search(text) is not None
+
+
+def is_alert(message: SlackMessage, policy: ChannelPolicy) -> bool:
+    """Whether a message is an alert in a channel with this policy, if its author has access."""
+    is_by_bot = message.author.kind is AuthorKind.BOT
+    return (
+        policy.listen is Listen.ALERTS and is_by_bot and message.is_root and message.channel_type is not ChannelType.DM
+    )
 
 
 def asks_to_stop(text: str) -> bool:
@@ -131,9 +169,10 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
 
 
 def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
-    """Applies rules 2 to 6 and ``!stop`` for authors with access."""
-    return (
+    """Applies rules 2 to 7 and ``!stop`` for authors with access."""
+    decision = (
         _by_stop(message, situation, change)
+        or _by_alert(message, situation)
         or _by_address(message, situation)
         or _by_owner(message, situation)
         or _by_listening(message, situation)
@@ -142,6 +181,17 @@ def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> De
             outcome=RoutingOutcome.CONTEXT, reason="it names nobody, and nobody listens here or owns the thread"
         )
     )
+    return _silently(decision, message, situation)
+
+
+def _silently(decision: Decision, message: SlackMessage, situation: Situation) -> Decision:
+    """Marks work for which nobody has asked: what an agent hears by listening, and follow-ups in a silent thread."""
+    is_unasked = situation.policy.overthink and decision.outcome in _UNASKED
+    if not decision.targets or not (is_unasked or situation.is_silent):
+        return decision
+    if names_swarm(message.own_text, situation.me):
+        return replace(decision, asks=True)
+    return replace(decision, silent=True, reason=decision.reason + _SILENTLY)
 
 
 def _never_work(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
@@ -161,25 +211,44 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
     """Applies the rest of rule 1: authors without access, and bots over their limit."""
     denied = denial(message.author, situation.policy)
     if denied:
-        outcome, decision = _refusal(message.author, situation.policy), _by_rules(message, situation, change)
-        if outcome is RoutingOutcome.UNVERIFIED and not decision.is_work:
+        decision = _by_rules(message, situation, change)
+        if not denied.missing:
+            is_told = decision.is_work and denied.by is not DeniedBy.SWITCH and _is_told(message, situation)
+            return Decision(outcome=_refusal(denied), reason=denied.reason, denial=denied, is_refusal=is_told)
+        if not decision.is_work:
             return decision  # not work, whoever the author is
-        is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
-        return Decision(outcome=outcome, reason=denied, is_refusal=is_told and decision.is_work)
+        return _undecided(replace(denied, missing=denied.missing | decision.missing))
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
         reason = f"bots have reached the limit of {most} messages per hour in this thread (bot_messages_per_hour)"
-        is_work = _by_rules(message, situation, change).is_work
-        return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
+        decision = _by_rules(message, situation, change)
+        is_refusal = decision.is_work and not decision.silent
+        return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_refusal)
     return None
 
 
-def _refusal(author: Author, policy: ChannelPolicy) -> RoutingOutcome:
-    if author.kind is AuthorKind.BOT or not policy.enabled or author.standing is Standing.MEMBER:
-        return RoutingOutcome.NOT_ALLOWED
-    if policy.external is External.ALLOW:
-        return RoutingOutcome.NOT_ALLOWED  # excluded by the list of people
-    return RoutingOutcome.STRANGER if author.standing else RoutingOutcome.UNVERIFIED
+def _refusal(denied: Denial) -> RoutingOutcome:
+    return RoutingOutcome.STRANGER if denied.by is DeniedBy.STANDING else RoutingOutcome.NOT_ALLOWED
+
+
+def _undecided(denied: Denial) -> Decision:
+    return Decision(outcome=RoutingOutcome.UNVERIFIED, reason=denied.reason, missing=denied.missing)
+
+
+def _is_told(message: SlackMessage, situation: Situation) -> bool:
+    """Whether the author is told of a refusal: only a person who has addressed the swarm."""
+    if message.author.kind is not AuthorKind.USER:
+        return False
+    is_direct = message.channel_type is ChannelType.DM
+    return is_direct or names_swarm(message.own_text, situation.me) or asks_to_stop(message.own_text)
+
+
+def _refused_by_agent(denied: Denial, message: SlackMessage, situation: Situation) -> Decision:
+    """Refuses a message that an agent would get, or says what must be known first."""
+    if denied.missing:
+        return _undecided(denied)
+    is_told = _is_told(message, situation)
+    return Decision(outcome=RoutingOutcome.NOT_ALLOWED, reason=denied.reason, denial=denied, is_refusal=is_told)
 
 
 def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
@@ -188,48 +257,98 @@ def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Dec
         return None
     if not asks_to_stop(message.own_text) or _mentions_only_others(message, situation):
         return None
+    denied = situation.denial_of(*map(situation.roster.by_id, situation.at_work))
+    if denied:
+        return _refused_by_agent(denied, message, situation)
     return Decision(outcome=RoutingOutcome.STOP, reason="it stops what runs here")
 
 
+def _by_alert(message: SlackMessage, situation: Situation) -> Decision | None:
+    """Applies rule 2."""
+    if not is_alert(message, situation.policy):
+        return None
+    if situation.repeats:
+        reason = f"it repeats the alert {message.channel}:{situation.repeats}, which an agent has"
+        return Decision(outcome=RoutingOutcome.ALERT_REPEATED, reason=reason)
+    return _to_channel_agent(
+        message, situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to alerts of this bot"
+    )
+
+
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Applies rule 2. A single named agent also gets the thread; several agents get it only without an owner; ``all``
+    """Applies rule 3. A single named agent also gets the thread; several agents get it only without an owner; ``all``
     never does.
     """
     named, everybody, unknown = addressed(message.own_text, situation.roster)
     if everybody and situation.roster.agents:
-        targets = tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in situation.roster.agents)
-        return Decision(outcome=RoutingOutcome.BROADCAST, reason="swarm#all addresses every agent", targets=targets)
+        return _to_all(message, situation)
     if named:
-        return replace(_to_named(named, situation), unknown=unknown)
+        return replace(_to_named(named, message, situation), unknown=unknown)
     if everybody or unknown:
         wanted = "all" if everybody else unknown[0]
         reason = f"swarm#{wanted} names no agent, so the default lead gets it"
-        return replace(_to_default(situation, RoutingOutcome.ADDRESS, MatchedBy.ADDRESS, reason), unknown=unknown)
+        decision = _to_default(message, situation, RoutingOutcome.ADDRESS, MatchedBy.ADDRESS, reason)
+        return replace(decision, unknown=unknown)
     return None
 
 
-def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
-    """Routes to the named agents. The default lead gets one message for all named agents that are offline."""
+def _to_all(message: SlackMessage, situation: Situation) -> Decision:
+    """Routes to every agent that the author may use."""
+    everyone = situation.roster.agents
+    denials = [denied for agent in everyone if (denied := situation.denial_of(agent))]
+    undecided = first_denial(denied for denied in denials if denied.missing)
+    if undecided:
+        return _undecided(undecided)
+    if len(denials) == len(everyone):
+        return _refused_by_agent(denials[0], message, situation)
+    targets = [agent for agent in everyone if agent.id not in situation.denials]
+    which = " that its author may use" if denials else ""
+    return Decision(
+        outcome=RoutingOutcome.BROADCAST,
+        reason=f"swarm#all addresses every agent{which}",
+        targets=tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in targets),
+    )
+
+
+def _to_named(named: tuple[Candidate, ...], message: SlackMessage, situation: Situation) -> Decision:
+    """Routes to those of the named agents that the author may use. The default lead gets one message for all of them
+    that are offline.
+    """
+    owner = situation.roster.by_id(situation.owner_id)
+    stand_ins = {agent: situation.stand_in_for(agent) for agent in named}
+    weighed = [*named, *stand_ins.values(), *([owner] if len(named) == 1 else [])]
+    undecided = first_denial(denied for agent in weighed if (denied := situation.denial_of(agent)) and denied.missing)
+    if undecided:
+        return _undecided(undecided)
+    refused = situation.denial_of(*named)
+    permitted = tuple(agent for agent in named if situation.denial_of(agent) is None)
+    if refused and not permitted:
+        return _refused_by_agent(refused, message, situation)
     targets: dict[str, Target] = {}
-    stand_ins = {agent: situation.roster.stand_in_for(agent) for agent in named}
-    for agent, stand_in in stand_ins.items():
+    for agent in permitted:
+        stand_in = stand_ins[agent]
         target = _target(stand_in, MatchedBy.READDRESSED) if stand_in else _target(agent, MatchedBy.ADDRESS)
         if target.agent_id not in targets or not stand_in:
             targets[target.agent_id or ""] = target
-    absent = tuple(agent for agent, stand_in in stand_ins.items() if stand_in)
+    absent = tuple(agent for agent in permitted if stand_ins[agent])
     why = f"; {names_and_verb(absent)} offline, so the default lead gets it" if absent else ""
-    is_moved = len(named) == 1 and not absent  # an offline agent never takes over a thread
+    # An offline agent never takes over a thread, and nobody takes a thread from an agent that they may not use.
+    is_moved = len(named) == 1 and not absent and situation.denial_of(owner) is None
     return Decision(
         outcome=RoutingOutcome.ADDRESS,
-        reason="it names " + " and ".join(f"swarm#{agent.name}" for agent in named) + why,
+        reason="it names "
+        + " and ".join(f"swarm#{agent.name}" for agent in permitted)
+        + why
+        + (f"; {refused.reason}" if refused else ""),
         targets=tuple(targets.values()),
         new_owner_id=next(iter(targets)) if is_moved or situation.owner_id is None else None,
         absent=absent,
+        denial=refused,
     )
 
 
 def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Applies rule 3."""
+    """Applies rule 4."""
     if situation.owner_id is None and not situation.awaits_lead:
         return None
     if _mentions_only_others(message, situation):
@@ -238,19 +357,23 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
         )
     if situation.owner_id is None:
         return _to_default(
+            message,
             situation,
             RoutingOutcome.THREAD_OWNER,
             MatchedBy.THREAD_OWNER,
             "the thread waits for a lead, who will own it",
         )
     owner = situation.roster.by_id(situation.owner_id)
-    if owner and not situation.roster.stand_in_for(owner):
+    stand_in = situation.stand_in_for(owner) if owner else situation.roster.default_lead
+    denied = situation.denial_of(owner, stand_in)
+    if denied:
+        return _refused_by_agent(denied, message, situation)
+    if owner and not stand_in:
         return Decision(
             outcome=RoutingOutcome.THREAD_OWNER,
             reason=f"{owner.name} owns the thread",
             targets=(Target(agent_id=owner.id, matched_by=MatchedBy.THREAD_OWNER),),
         )
-    stand_in = situation.roster.default_lead
     why = f"{owner.name} owns the thread but is offline" if owner else "the owner of the thread is gone"
     return Decision(
         outcome=RoutingOutcome.THREAD_OWNER_OFFLINE,
@@ -261,31 +384,38 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _by_listening(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Applies rule 4. A mention of the bot is left to rule 5, whose reason states it."""
-    listen = situation.policy.listen
-    if situation.me.user_id in _mentions(message.own_text) or message.channel_type is ChannelType.DM:
+    """Applies rule 5. A mention of the bot is left to rule 6, whose reason states it."""
+    listen, is_by_bot = situation.policy.listen, message.author.kind is AuthorKind.BOT
+    if situation.me.user_id in _mentions(message.own_text) or not message.is_root:
         return None
-    if message.author.kind is AuthorKind.BOT:
-        if listen is Listen.BOTS:
-            return _to_channel_agent(
-                situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot"
-            )
+    if message.channel_type is ChannelType.DM:
         return None
-    if listen is not Listen.ALL or not message.is_root or _mentions_only_others(message, situation):
+    if listen is Listen.BOTS and is_by_bot:
+        return _to_channel_agent(
+            message, situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot"
+        )
+    if listen is not Listen.ALL or _mentions_only_others(message, situation):
         return None
     return _to_channel_agent(
-        situation, RoutingOutcome.CHANNEL_AGENT, MatchedBy.CHANNEL_AGENT, "the channel listens to every root message"
+        message,
+        situation,
+        RoutingOutcome.CHANNEL_AGENT,
+        MatchedBy.CHANNEL_AGENT,
+        "the channel listens to every root message",
     )
 
 
 def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Applies rule 5."""
+    """Applies rule 6."""
     is_direct = message.channel_type is ChannelType.DM
     of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
     if situation.me.user_id in _mentions(message.own_text):
-        return _to_channel_agent(situation, RoutingOutcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what)
+        return _to_channel_agent(
+            message, situation, RoutingOutcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what
+        )
     if is_direct:
         return _to_channel_agent(
+            message,
             situation,
             RoutingOutcome.DIRECT_MESSAGE,
             MatchedBy.DIRECT_MESSAGE,
@@ -302,22 +432,36 @@ def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
 
 
 def _to_channel_agent(
-    situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str, of_what: str = _OF_CHANNEL
+    message: SlackMessage,
+    situation: Situation,
+    outcome: RoutingOutcome,
+    matched_by: MatchedBy,
+    reason: str,
+    of_what: str = _OF_CHANNEL,
 ) -> Decision:
     """Routes to the channel's configured agent, or to the default lead if none is configured or online."""
     name = situation.policy.agent
     agent = situation.roster.by_name(name)
     if agent is None:
         missing = f", and '{name}', {of_what}, does not exist" if name else ""
-        return _to_default(situation, outcome, matched_by, f"{reason}{missing}; the default lead gets it")
-    if situation.roster.stand_in_for(agent):
+        why = f"{reason}{missing}; the default lead gets it"
+        return _to_default(message, situation, outcome, matched_by, why)
+    denied = situation.denial_of(agent)
+    if denied:
+        return _refused_by_agent(denied, message, situation)
+    if situation.stand_in_for(agent):
         why = f"{reason}; {agent.name}, {of_what}, is offline, so the default lead gets it"
-        return _to_default(situation, outcome, matched_by, why)
+        return _to_default(message, situation, outcome, matched_by, why)
     return _to_one(agent, situation, outcome, matched_by, f"{reason}; {agent.name} is {of_what}")
 
 
-def _to_default(situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str) -> Decision:
+def _to_default(
+    message: SlackMessage, situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str
+) -> Decision:
     lead = situation.roster.default_lead
+    denied = situation.denial_of(lead)
+    if denied:
+        return _refused_by_agent(denied, message, situation)
     if lead is None:
         return Decision(
             outcome=outcome,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryKind, DeliveryStep
+from swarm.domain.model.feedback import Opinion, Reason
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.webhooks import WebhookKind, WebhookStatus
 
@@ -68,6 +69,15 @@ class ReactionsExpired:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FeedbackGiven:
+    """A person's new opinion of an answer."""
+
+    agent: str  # its name
+    value: Opinion
+    reason: Reason | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WebhookEnded:
     """The end of a call of another service."""
 
@@ -76,7 +86,25 @@ class WebhookEnded:
     age_us: int  # since the call was stored
 
 
-MetricEvent = Changed | TriggerClaimed | LeaseEnded | LeaseRefused | DeliveryStepped | ReactionsExpired | WebhookEnded
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Escalated:
+    """A request for a human in a thread."""
+
+    door: str
+    outcome: str  # asked, or asked_before
+
+
+MetricEvent = (
+    Changed
+    | TriggerClaimed
+    | LeaseEnded
+    | LeaseRefused
+    | DeliveryStepped
+    | FeedbackGiven
+    | ReactionsExpired
+    | WebhookEnded
+    | Escalated
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

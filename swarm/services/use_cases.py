@@ -20,6 +20,7 @@ from swarm.services.inbox.work import Work
 from swarm.services.operate.agents import AgentRegistry
 from swarm.services.operate.explain import Explanations
 from swarm.services.operate.messages import Messages
+from swarm.services.operate.on_call import Escalations
 from swarm.services.operate.overview import Overview
 from swarm.services.operate.people import PersonalData
 from swarm.services.operate.team import Presence, TeamDirectory
@@ -60,6 +61,7 @@ class Services:
     people: PersonalData
     requests: HumanRequests
     decisions: RequestDecisions
+    escalations: Escalations
 
     @classmethod
     def over(
@@ -86,8 +88,8 @@ class Services:
             work=Work(database, polls, presence, operating_policy),
             replies=Replies(database, operating_policy.reactions),
             streams=AnswerStreams(database, operating_policy),
-            delegations=Delegations(database, operating_policy),
-            tasks=Tasks(database, operating_policy),
+            delegations=Delegations(database, operating_policy, standings),
+            tasks=Tasks(database, operating_policy, standings),
             task_work=TaskWork(database, operating_policy),
             inbox=Inbox(database, triggers, operating_policy.reactions),
             conversations=Conversations(database, triggers),
@@ -102,4 +104,5 @@ class Services:
             people=PersonalData(database, operating_policy, directory, forget_name),
             requests=HumanRequests(database, operating_policy),
             decisions=RequestDecisions(database, operating_policy, me.team, groups, standings),
+            escalations=Escalations(database, operating_policy, directory),
         )

@@ -17,6 +17,10 @@ VALUE_ACTION: Final = "value"
 BACK_ACTION: Final = "request_form_back"
 """``action_id`` of the button that shows the previous page of a form."""
 
+COMMENT_BLOCK: Final = "feedback_comment"
+COMMENT_INPUT: Final = "comment"
+"""``block_id`` and ``action_id`` of the input in the form for feedback."""
+
 YES: Final = "true"
 NO: Final = "false"
 

@@ -36,7 +36,9 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "usergroups.users.list": ("usergroups:read",),
     "users.conversations": _READ_CONVERSATIONS,
     "users.info": ("users:read",),
+    "users.lookupByEmail": (),  # needs EMAIL_SCOPE, only where an agent names who is on call
     "views.open": (),
+    "views.publish": (),
     "views.update": (),
 }
 
@@ -48,13 +50,23 @@ EVENT_SCOPES: Final[dict[str, str]] = {
     "message.mpim": "mpim:history",
 }
 
+HOME_EVENTS: Final = frozenset({"app_home_opened"})
+"""Events that need no scope."""
+
+COMMAND: Final = "/swarm"
+COMMAND_SCOPE: Final = "commands"
+
 AGENT_EVENT_SCOPES: Final[dict[str, str]] = {"agent_session_stopped": "assistant:write"}
 """Events only for apps declared as agents. Slack gives these apps this scope, and shows a Stop button in their
 threads.
 """
 
 EMAIL_SCOPE: Final = "users:read.email"
-"""Needed only to show people's e-mail addresses to agents (``share_email``)."""
+"""Needed only to show people's e-mail addresses to agents (``share_email``), for lists of their domains, and to find a
+person on call by their address (``escalation.agent``).
+"""
+
+GROUPS_SCOPE: Final = "usergroups:read"
 
 AGENT_DESCRIPTION: Final = "Ask for anything. An agent of the team will handle it, here or in a channel."
 
@@ -64,6 +76,7 @@ WHY: Final[dict[str, str]] = {
     "channels:history": "Receive messages in public channels, and read a thread from its beginning.",
     "channels:read": "Show agents the name of the channel that a message comes from.",
     "chat:write": "Post, edit and delete the agents' answers.",
+    "commands": "Answer the slash command, only to the person who typed it.",
     "files:read": "Pass attachments of messages to the agents.",
     "files:write": "Upload the agents' files to threads.",
     "groups:history": "Receive messages in private channels that the bot was invited to.",
@@ -73,9 +86,9 @@ WHY: Final[dict[str, str]] = {
     "mpim:history": "Receive direct messages between several people and the bot.",
     "mpim:read": "Show agents the name of such a conversation.",
     "reactions:write": "Mark a message as seen, answered, failed or stopped.",
-    "usergroups:read": "Let the members of a user group decide on agents' requests.",
+    "usergroups:read": "Let the members of a user group use the app, or decide on agents' requests.",
     "users:read": "Show agents people's and bots' names instead of ids.",
-    "users:read.email": "Show agents people's e-mail addresses, in channels that share them.",
+    "users:read.email": "Show agents e-mail addresses where shared; allow people by domain; find who is on call.",
 }
 """The reason for each scope, shown in the setup guide."""
 
@@ -94,7 +107,7 @@ def _bot_events(*, agent: bool = False) -> dict[str, str]:
 
 def bot_scopes(*, agent: bool = False, emails: bool = False) -> list[str]:
     """Returns all scopes needed by methods and events. ``emails`` adds the scope for people's e-mail addresses."""
-    needed = set(_bot_events(agent=agent).values()).union(*METHOD_SCOPES.values())
+    needed = {COMMAND_SCOPE, *_bot_events(agent=agent).values()}.union(*METHOD_SCOPES.values())
     return sorted(needed | ({EMAIL_SCOPE} if emails else set()))
 
 
@@ -109,21 +122,29 @@ def manifest(
     """Returns the manifest of an app called ``name``. In HTTP mode Slack sends events to ``request_url``.
 
     ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan supports:
-    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email``.
+    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email``, lists of
+    domains and ``escalation.agent``.
     """
-    subscriptions: dict[str, object] = {"bot_events": sorted(_bot_events(agent=agent))}
+    subscriptions: dict[str, object] = {"bot_events": sorted(_bot_events(agent=agent).keys() | HOME_EVENTS)}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
+    command: dict[str, object] = {
+        "command": COMMAND,
+        "description": "The swarm's status, agents and tasks; stop, explain, feedback",
+        "usage_hint": "status | agents | tasks | stop | explain | feedback | help",
+        "should_escape": False,
+    }
     if mode is EventTransport.HTTP:
-        subscriptions["request_url"] = interactivity["request_url"] = request_url
+        subscriptions["request_url"] = interactivity["request_url"] = command["url"] = request_url
     return {
         "display_information": {"name": name, "description": "A team of AI agents that works in your threads"},
         "features": {
             "app_home": {
-                "home_tab_enabled": False,
+                "home_tab_enabled": True,
                 "messages_tab_enabled": True,  # required for direct messages to the bot
                 "messages_tab_read_only_enabled": False,
             },
             "bot_user": {"display_name": name, "always_online": True},
+            "slash_commands": [command],
             **({"agent_view": {"agent_description": AGENT_DESCRIPTION}} if agent else {}),
         },
         "oauth_config": {"scopes": {"bot": bot_scopes(agent=agent, emails=emails)}},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypedDict, Unpack
 
 from pydantic import TypeAdapter
@@ -205,14 +205,22 @@ def add(
     closing: Closing | None = None,
     place: AnswerTarget | None = None,
     to: str | None = None,
+    even_if_silent: bool = False,
     **columns: Unpack[DeliveryColumns],
 ) -> str | None:
     """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
+    A silent thread gets no delivery, except one that answers a person (``even_if_silent``).
+
     The delivery never expires; `swarm.store.reactions` queues reactions, which do. ``closing`` is the part below a text
-    and needs the ``place`` of the answer. ``to`` is a person, for a direct message, or another channel.
+    and needs the ``place`` of the answer; an answer without a run is named after this delivery. ``to`` is a person, for
+    a direct message, or another channel.
     """
+    if thread.is_silent and not even_if_silent:
+        return None
     delivery_id = new_id()
+    if place and not place.run_id:
+        place = replace(place, run_id=delivery_id)
     given: dict[str, object] = {**_OMITTED, **columns}
     added = _ADD.run(
         tx,

@@ -22,8 +22,8 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import runs, sessions
 from swarm.store.tables.agents import agent_messages
 from swarm.store.tables.effects import deliveries, history
-from swarm.store.tables.requests import request_answers, requests
-from swarm.store.tables.runs import run_events, run_messages
+from swarm.store.tables.requests import escalations, request_answers, requests
+from swarm.store.tables.runs import feedback, run_events, run_messages
 from swarm.store.tables.sessions import session_messages
 from swarm.store.tables.threads import thread_messages
 from swarm.store.tables.work import inbox_messages, notices, tasks
@@ -49,7 +49,9 @@ _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     ),
     (notices.c.text, (notices.c.thread_id == _thread) & notices.c.text.is_not(None)),
     (history.c.reason, history.c.thread_id == _thread),
+    (escalations.c.reason, escalations.c.thread_id == _thread),
     (_d.text, _posted_there),
+    (feedback.c.comment, (feedback.c.thread_id == _thread) & feedback.c.comment.is_not(None)),
     (_t.final_text, _ended),
     (_t.outcome_note, _ended),
     (run_messages.c.text, run_messages.c.run_id.in_(_ended_runs)),
@@ -322,6 +324,13 @@ _FORGET_PAGE: Final = Statement(
 _FORGET_ANSWER: Final = Statement(
     update(runs).where(_t.id == bindparam("of_run")).values(final_text=None, final_closing=None)
 )
+_FORGET_COMMENTS: Final = Statement(
+    update(feedback)
+    .where(
+        feedback.c.thread_id == _thread, feedback.c.message_ts == bindparam("at_ts"), feedback.c.comment.is_not(None)
+    )
+    .values(comment=None)
+)
 _FORGET_EVENTS: Final = Statement(delete(run_events).where(run_events.c.run_id == bindparam("of_run")))
 _asked_by = (requests.c.run_id == bindparam("of_run")) & requests.c.ended_at.is_not(None)
 _FORGET_ASKED: Final = Statement(update(requests).where(_asked_by).values(payload='{"key":"","title":""}'))
@@ -344,6 +353,7 @@ def forget_answer(tx: Transaction, thread: Thread, ts: str) -> int:
     An answer that is still being written or sent is kept until it ends (`gone_posts`).
     """
     erased = _FORGET_POST.run(tx, of_thread=thread.id, at_ts=ts)
+    erased += _FORGET_COMMENTS.run(tx, of_thread=thread.id, at_ts=ts)
     for run in _SHOWN.all(tx, of_thread=thread.id, at_ts=ts):
         erased += _forget_run(tx, run) + _FORGET_PAGE.run(tx, of_run=run["id"], at_ts=ts)
     return erased

@@ -24,6 +24,7 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    null,
     select,
     update,
 )
@@ -36,8 +37,8 @@ from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import runs, sessions
 from swarm.store.tables.effects import deliveries, webhooks
-from swarm.store.tables.requests import audit, grants, request_answers, request_drafts, requests
-from swarm.store.tables.runs import feedback
+from swarm.store.tables.requests import audit, escalations, grants, request_answers, request_drafts, requests
+from swarm.store.tables.runs import feedback, remarks
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import model_usage
 from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages
@@ -123,6 +124,7 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
     "sessions": [_Trace(where=sessions.c.id.like(_session), by="of_sessions", change=delete(sessions))],
     "standings": [_Trace(where=people.c.user_id == _person, by="person", change=delete(people))],
     "opinions": [_Trace(where=feedback.c.user_id == _person, by="person", change=delete(feedback))],
+    "remarks": [_Trace(where=remarks.c.user_id == _person, by="person", change=delete(remarks))],
     "early messages": [
         _Trace(where=func.replace(_early, _in_json, "") != _early, by="in_json", change=delete(early_messages))
     ],
@@ -144,6 +146,10 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
         _Trace(where=_is_their_answer, by="answers", change=update(request_answers).values(_WITHOUT_ANSWERER)),
     ],
     "notices": [_column(notices.c.actor)],
+    "escalations": [
+        _Trace(where=column == _of_person, by="of_person", change=update(escalations).values({column: null()}))
+        for column in (escalations.c.person, escalations.c.on_call_person)
+    ],
     "webhooks": [_Trace(where=webhooks.c.person == _person, by="person", change=delete(webhooks))],
     "posts for them": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
 }

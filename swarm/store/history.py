@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import BigInteger, Text, bindparam, delete, insert, or_, select
+from sqlalchemy import BigInteger, Text, bindparam, delete, func, insert, or_, select
 
 from swarm.domain.watchers import Changed
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, given
@@ -42,6 +42,9 @@ _FORGET_UNCONCERNED = Statement(
 _OF_SUBJECT = Statement(select(history).where(history.c.subject == bindparam("subject")).order_by(history.c.seq))
 
 
+_LATEST = Statement(select(func.max(history.c.seq).label("seq")))
+
+
 class HistoryChange(NamedTuple):
     """One entry: for example ``inbox.claim`` for an inbox message, in the history of its thread."""
 
@@ -73,6 +76,12 @@ def record_all(tx: Transaction, changes: Sequence[HistoryChange]) -> None:
         )
     if changes:
         _RECORD.run(tx, given=[change._asdict() for change in changes], now=tx.now)
+
+
+def latest(tx: Transaction) -> int:
+    """Returns the number of the last change; 0 without any. An equal number means that nothing has changed since."""
+    row = _LATEST.first(tx)
+    return (row["seq"] if row else None) or 0
 
 
 def of_thread(tx: Transaction, thread_id: str, limit: int = 500) -> list[Row]:

@@ -123,8 +123,9 @@ class Reaction(NamedTuple):
 
 
 def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mark, *, lasting: bool = False) -> None:
-    """Queues a reaction on a message; see `react_all`."""
-    react_all(tx, [Reaction(thread.id, thread.team, thread.channel, ts, emoji)], mark, lasting=lasting)
+    """Queues a reaction on a message, unless its thread is silent; see `react_all`."""
+    if not thread.is_silent:
+        react_all(tx, [Reaction(thread.id, thread.team, thread.channel, ts, emoji)], mark, lasting=lasting)
 
 
 def react_all(tx: Transaction, wanted: Sequence[Reaction], mark: Mark, *, lasting: bool = False) -> None:
@@ -145,12 +146,17 @@ def react_all(tx: Transaction, wanted: Sequence[Reaction], mark: Mark, *, lastin
         tx.wake(deliveries.REACTIONS)
 
 
+def reaction_of(tx: Transaction, thread: Thread, ts: str, emoji: str) -> Row | None:
+    """Returns the delivery of Swarm's reaction on a message; None if there is none, or if it was taken back."""
+    return deliveries.of_key(tx, _key(thread.team, thread.channel, ts, emoji))
+
+
 def take_back(tx: Transaction, thread: Thread, ts: str, emoji: str, reason: str) -> None:
     """Reverts a reaction on a message if it was queued; the reaction can then be queued again.
 
     A reaction that was not sent yet expires. Otherwise its removal is queued.
     """
-    row = deliveries.of_key(tx, _key(thread.team, thread.channel, ts, emoji))
+    row = reaction_of(tx, thread, ts, emoji)
     if row is None:
         return
     deliveries.release_key(tx, row["id"])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Table, bindparam, delete, exists, or_, select, tuple_, update
 
-from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStep
+from swarm.domain.model.inbox import BY_PERSON, INBOX_TRANSITIONS
 from swarm.domain.model.threads import Thread
 from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
 from swarm.store.bridge.transaction import Transaction
@@ -31,12 +31,9 @@ def delete_oldest(table: Table, by: Column[Any], *conditions: ColumnElement[bool
 
 
 # A message that can take another step may be read again; a dead message is read again after an operator redrives it.
-# People can retry a run only while it is stored, and no run is stored longer than its thread.
+# People can have a message answered again only while its thread is stored.
 _OPEN: Final = {
-    source
-    for step, transition in INBOX_TRANSITIONS.items()
-    if step is not InboxStep.RETRY
-    for source in transition.sources
+    source for step, transition in INBOX_TRANSITIONS.items() if step not in BY_PERSON for source in transition.sources
 }
 
 _t = threads.c
@@ -82,6 +79,14 @@ _FORGET_ANSWERS = [
     )
     for about, concerned in ((deliveries.c.inbox_message_id, inbox_messages), (deliveries.c.task_id, tasks))
 ]
+_i = inbox_messages.c
+_FORGET_RENDERED = Statement(
+    update(inbox_messages)
+    .where(
+        _i.id.in_(select(_i.id).where(_i.thread_id == bindparam("of_thread"), _i.message.is_not(None)).limit(AT_MOST_N))
+    )
+    .values(message=None)
+)
 
 
 def walk(tx: Transaction, after: str, limit: int, before: int) -> list[tuple[str, bool]]:
@@ -108,6 +113,11 @@ def forget_answers(tx: Transaction, thread_id: str, limit: int) -> int:
     count.
     """
     return max(statement.run(tx, of_thread=thread_id, n=limit) for statement in _FORGET_ANSWERS)
+
+
+def forget_rendered(tx: Transaction, thread_id: str, limit: int) -> int:
+    """Deletes up to ``limit`` texts that were made for the agents of a thread's messages. Returns the number."""
+    return _FORGET_RENDERED.run(tx, of_thread=thread_id, n=limit)
 
 
 def forget_history(tx: Transaction, thread_id: str, limit: int) -> int:

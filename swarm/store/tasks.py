@@ -39,6 +39,7 @@ class Task(TaskFacts):
     order_key: int
     lease_token: str | None
     by_strangers: bool  # requested by strangers only
+    instruction: str | None  # the text before the task for its agent, after a person's Retry
 
 
 task = row_mapper(Task)
@@ -50,7 +51,9 @@ _ADD = Statement(
             tasks,
             attempts=0,
             claims=0,
-            **dict.fromkeys(("delay_reason", "due_at", "lease_token", "progress", "percent", "result", "error")),
+            **dict.fromkeys(
+                ("delay_reason", "due_at", "lease_token", "progress", "percent", "result", "error", "instruction")
+            ),
             created_at=bindparam("now"),
             started_at=None,
             ended_at=None,
@@ -120,6 +123,7 @@ def _move(step: TaskStep) -> Statement:
         values["attempts"] = _t.attempts + 1
     if step is TaskStep.REDRIVE:
         values |= {"attempts": 0, "ended_at": None, "error": None}
+        values["instruction"] = bindparam("new_instruction", type_=Text)
     if step is TaskStep.UNASSIGN:
         values |= {"agent_id": None, "attempts": 0}
     if transition.target not in OPEN_STATUSES:
@@ -231,11 +235,12 @@ def move(
     reason: str | None = None,
     actor: str | None = None,
     said: str | None = None,
+    instruction: str | None = None,
 ) -> bool:
     """Takes a step of the state machine. Returns False if the task's status or its lease does not allow it.
 
     ``said`` is the result of a completed task, or the error of a failed one. ``actor`` is the acting agent if it is not
-    the task's own agent.
+    the task's own agent. ``instruction`` is for a redrive: the text before the task for its agent.
     """
     transition = TASK_TRANSITIONS[step]
     params: dict[str, object] = {"task_id": task_.id}
@@ -243,6 +248,8 @@ def move(
         params["held_token"] = task_.lease_token
     if transition.target not in OPEN_STATUSES:
         params |= {"now": tx.now, "said": said or reason}
+    if step is TaskStep.REDRIVE:
+        params["new_instruction"] = instruction
     if not _MOVES[step].run(tx, **params):
         return False
     history.record(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import orjson
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.webhooks import Webhook, WebhookKind, WebhookStatus
@@ -55,6 +55,9 @@ _END = Statement(
     .where(_w.id == bindparam("webhook_id"), _w.due_at.is_not(None))
     .values(due_at=None, body="", ended_at=bindparam("now"), status=bindparam("outcome"), error=bindparam("reason"))
 )
+_DISCARD = Statement(
+    delete(webhooks).where(_w.due_at.is_not(None), _w.idempotency_key.startswith(bindparam("key"), autoescape=False))
+)
 _OF_THREAD = Statement(select(webhooks).where(_w.thread_id == bindparam("thread_id")).order_by(_w.id).limit(AT_MOST_N))
 _FORGET = delete_oldest(webhooks, _w.ended_at, _w.ended_at < bindparam("before"))
 
@@ -92,6 +95,15 @@ def add(
         return None
     tx.wake(WEBHOOKS)
     return webhook_id
+
+
+def discard(tx: Transaction, key: str) -> int:
+    """Deletes the open calls whose idempotency keys begin with ``key``, which newer calls replace. Returns their
+    number.
+
+    A call in progress may still reach its service, before the newer one.
+    """
+    return _DISCARD.run(tx, key=key)
 
 
 def due(tx: Transaction, limit: int) -> list[Webhook]:

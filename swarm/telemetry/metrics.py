@@ -36,6 +36,8 @@ from swarm.domain.watchers import (
     Changed,
     DatabaseCall,
     DeliveryStepped,
+    Escalated,
+    FeedbackGiven,
     LeaseEnded,
     LeaseRefused,
     MetricEvent,
@@ -156,6 +158,9 @@ class _Instruments:
         self.messages_routed = self._counter(
             "swarm_messages_routed_total", "Messages by routing decision, each counted once.", "outcome"
         )
+        self.silent_runs = self._counter(
+            "swarm_silent_runs_total", "Work for which nobody had asked, by the way it ended.", "outcome"
+        )
         self.slack_deaf = self._counter(
             "swarm_slack_deaf_total", "Connections to Slack that brought no events and were replaced."
         )
@@ -195,6 +200,10 @@ class _Instruments:
         self.deliveries = self._counter(
             "swarm_deliveries_total", "Finished deliveries to Slack, by outcome.", "kind", "outcome"
         )
+        self.feedback = self._counter(
+            "swarm_feedback_total", "People's opinions of answers, each counted when it is given or changed.",
+            "agent", "value", "reason",
+        )  # fmt: skip
         self.delivery_seconds = self._histogram(
             "swarm_delivery_seconds", "Time from the storing of a delivery until Slack has it.",
             PATIENT_SECONDS, "kind",
@@ -227,6 +236,12 @@ class _Instruments:
         self.webhooks = self._counter(
             "swarm_webhooks_total", "Number of completed calls of other services.", "kind", "outcome"
         )
+        self.escalations = self._counter(
+            "swarm_escalations_total",
+            "Requests for a human in a thread; only the first has effects.",
+            "door",
+            "outcome",
+        )
         self.database_group_size = self._histogram(
             "swarm_database_group_size", "Number of writes that shared one transaction and commit.", GROUP_SIZES
         )
@@ -246,6 +261,7 @@ class _Instruments:
 
 
 _ROUTED: Final = "route."
+_SILENT: Final = "silence."
 _OVER: Final = {
     DeliveryStep.CONFIRM: DeliveryStatus.SENT,
     DeliveryStep.FAIL: DeliveryStatus.FAILED,
@@ -307,6 +323,8 @@ class Metrics(Watcher):
         match fact:
             case Changed(change=change) if change.startswith(_ROUTED):
                 self.count.messages_routed.inc(change.removeprefix(_ROUTED))
+            case Changed(change=change) if change.startswith(_SILENT):
+                self.count.silent_runs.inc(change.removeprefix(_SILENT))
             case Changed(change=change):
                 self.count.changes.inc(change)
             case TriggerClaimed(kind=kind, waited_us=waited_us):
@@ -319,8 +337,12 @@ class Metrics(Watcher):
                 self.count.leases_refused.inc()
             case DeliveryStepped():
                 self._learn_of_delivery(fact)
+            case FeedbackGiven(agent=agent, value=value, reason=reason):
+                self.count.feedback.inc(agent, value.value, reason.value if reason else "")
             case WebhookEnded(kind=kind, outcome=outcome):
                 self.count.webhooks.inc(kind.value, outcome.value)
+            case Escalated(door=door, outcome=outcome):
+                self.count.escalations.inc(door, outcome)
             case ReactionsExpired(count=count):
                 self.count.deliveries.inc(DeliveryKind.REACTION.value, DeliveryStatus.EXPIRED.value, by=count)
 

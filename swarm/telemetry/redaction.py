@@ -24,7 +24,7 @@ _WORDS: Final = (
 )
 _VALUE: Final = r"[^\s\"'\\,;&}\])…]{4,}"
 
-_SECRET_NAME: Final = re.compile(_WORDS + r"s?$", re.IGNORECASE)
+SECRET_NAME: Final = re.compile(_WORDS + r"s?$", re.IGNORECASE)
 """The name of a field whose value is secret: ``lease_token``, ``SLACK_BOT_TOKEN``, ``Authorization``."""
 
 # Each pattern before a secret has a maximum length; without it, a text of 50,000 letters took half a minute.
@@ -84,7 +84,7 @@ class Redactor:
         hidden."""
         if value is None or isinstance(value, bool | int | float):
             return value
-        if _SECRET_NAME.search(name):
+        if SECRET_NAME.search(name):
             return HIDDEN
         match value:
             case str():

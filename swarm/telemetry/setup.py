@@ -45,8 +45,12 @@ NOTEWORTHY: Final = {
     "agent.register": "An agent was registered.",
     "agent.revoke": "An agent was removed.",
     "agent.rotate": "An agent has a new token.",
+    "silence.deferred": "An agent leaves the answer to others; nothing is shown.",
+    "silence.low_confidence": "An agent is not sure of its answer; nothing is shown.",
+    "silence.failed": "A silent run has failed; nothing is shown.",
+    "silence.stopped": "A silent run was stopped; nothing is shown.",
 }
-"""Rare changes that people make."""
+"""Rare changes that people make, and ends of which people see nothing."""
 
 _ALWAYS: Final = frozenset({*GRAVE, *NOTEWORTHY})
 

@@ -8,6 +8,8 @@ import httpx2
 import pytest
 
 from swarm.demo.rules.assistant_rules import WHAT_I_AM
+from swarm.domain.button_actions import FEEDBACK_ACTION, REASON_ACTION
+from swarm.domain.model.feedback import INSTRUCTIONS, Reason
 from tests.e2e.built_in import KEPT, MODEL, REQUESTS, THRESHOLD, BuiltInStage
 from tests.support.processes import processes_in
 from tests.support.twin_client import ANSWERED, Conversation, TwinClient
@@ -194,3 +196,29 @@ async def test_what_was_used_and_what_it_costs_is_told_to_the_operator(
     assert of_router["runs"] >= 1
     assert of_router["requests"] >= run["requests"]
     assert of_router["cost_microdollars"] >= run["cost_microdollars"]
+
+
+@pytest.mark.req("CHAN-05", "STREAM-12")
+async def test_more_detail_makes_the_assistant_answer_again_with_the_instruction(
+    built_in: BuiltInStage, person: TwinClient
+) -> None:
+    ts, _ = await says(person, "swarm#assistant hello, remember the word lighthouse")
+    messages = await person.messages(thread_ts=ts)
+    (rated,) = [one for one in messages if "context_actions" in [block["type"] for block in one["blocks"]]]
+    (value,) = [block["elements"][0]["negative_button"]["value"] for block in rated["blocks"] if "elements" in block
+                and block["type"] == "context_actions"]  # fmt: skip
+    press = {"user": "alice", "channel": "general", "wait_seconds": 0}
+    down = {"ts": rated["ts"], "action_id": FEEDBACK_ACTION, "value": value}
+    assert (await person.ask("POST", "actions", json=press | down))["ok"]
+    choice = [one for one in await person.messages(user="alice") if one.get("subtype") == "ephemeral"][-1]
+    more = {"ts": choice["ts"], "action_id": REASON_ACTION + Reason.MORE_DETAIL}
+    assert (await person.ask("POST", "actions", json=press | more))["ok"]
+    await person.until(ts, lambda seen: len(seen.answers) == 2 and not seen.is_growing, within_seconds=PATIENCE)
+
+    async def told() -> list[str]:
+        found = [one.texts for one in built_in.sessions().values() if "lighthouse" in str(one.texts)]
+        return [text for text in found[0] if "hello, remember" in text] if found else []
+
+    first, again = await wait_until(told, lambda texts: len(texts) == 2)
+    assert INSTRUCTIONS[Reason.MORE_DETAIL] not in first
+    assert again.startswith(INSTRUCTIONS[Reason.MORE_DETAIL])

@@ -73,8 +73,11 @@ MISTAKES = {
         says=("SWARM_WORK_TREE", "/swarm.yaml", "/.env", "/servers_config.json", "Name a folder"),
     ),
     "a variable that nothing reads": Mistake(
-        env={**TOKENS, "SWARM_DATBASE_URL": "postgresql://x:secret@y/z", "SLACK_INTEGRATION_BOT_CONFIG": "bot.yaml"},
-        says=("SWARM_DATBASE_URL", "is SWARM_DATABASE_URL meant?", "SLACK_INTEGRATION_BOT_CONFIG", "swarm.yaml"),
+        env={**TOKENS, "SWARM_DATBASE_URL": "postgresql://x:secret@y/z", "SLACK_INTEGRATION_BOT_CONFG": "bot.yaml"},
+        says=("SWARM_DATBASE_URL", "is SWARM_DATABASE_URL meant?", "is SLACK_INTEGRATION_BOT_CONFIG meant?"),
+    ),
+    "channels of CAIPE's bot that are not there": Mistake(
+        env={**TOKENS, "SLACK_INTEGRATION_BOT_CONFIG": "bot.yaml"}, says=("bot.yaml", "no such file")
     ),
     "an operator token of one character": Mistake(
         env={**TOKENS, "SWARM_OPERATOR_TOKEN": "q"}, says=("SWARM_OPERATOR_TOKEN", "at least 16", "token_urlsafe")

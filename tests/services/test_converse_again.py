@@ -22,7 +22,8 @@ from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy, Policies
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs import event_sources, streaming_agents
-from swarm.services.runs.run_control import RETRIED_TEXT, THANKS_TEXT
+from swarm.services.runs.feedback import THANKS_TEXT
+from swarm.services.runs.run_control import RETRIED_TEXT
 from swarm.store import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
+from swarm.domain.model.feedback import Opinion, Reason
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.language_models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
-from swarm.domain.model.runs import Opinion
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.model.tasks import TaskStatus
 from swarm.services.operate.people import PersonalData
+from swarm.services.runs.feedback import answer_of
 from swarm.store import forgotten
+from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import model_usage
 from swarm.store.runs import feedback
 from tests.services.test_erasure import block, memory
@@ -36,6 +38,13 @@ def used(run: str, world: World) -> ModelUsageRecord:
     )  # fmt: skip
 
 
+def _rate(tx: Transaction, run_id: str) -> None:
+    answer = answer_of(tx, run_id, "C1")
+    assert answer is not None
+    reason, comment = Reason.OTHER, f"it is {SECRET}"
+    feedback.give(tx, answer, ANN, Opinion.DOWN, message_ts="1.000100", reason=reason, comment=comment)
+
+
 async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     world: World, database_url: str
 ) -> None:
@@ -47,7 +56,7 @@ async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     run = await begun(world, lead, trigger)
     await memory(world).add_run(f"slack:C1:{ANN}", run.agui_run_id, block(run, SECRET), run_id=run.id)
     await memory(world).add_run("slack:C1:1.0", "other", block(run, SECRET), run_id=run.id)
-    await world.database.write(feedback.give, run.id, ANN, Opinion.UP)
+    await world.database.write(_rate, run.id)
     await world.database.write(model_usage.note, used("before", world))
     await world.change(f"UPDATE runs SET requester = '{ANN}', stop_requested_by = '{ANN}'")
     task_id = await hand(world, lead, trigger, worker, what=f"Note: {SECRET}")

@@ -9,7 +9,7 @@ import pytest
 from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.failover import UnreadOfOffline, reassign_unread
+from swarm.services.operate.failover import UnreadOfOffline, reassign_unread
 from swarm.services.rules.system_messages import QUEUED_TEXT
 from tests.support.world import BOT, World, texts
 
@@ -59,7 +59,7 @@ async def test_two_processes_that_give_the_same_message_away_give_it_once(world:
     found = UnreadOfOffline((await world.inbox_message(root)).thread_id, None)
     lead = await world.lead(online=False)
     for _ in range(2):
-        await world.database.write(reassign_unread, found, world.operating_policy)
+        await world.database.write(reassign_unread, found, world.operating_policy, {})
     inbox_message = await world.inbox_message(root)
     assert (inbox_message.agent_id, inbox_message.status) == (lead.id, InboxStatus.UNREAD)
 

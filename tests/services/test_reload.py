@@ -13,6 +13,7 @@ import pytest
 from swarm.app import settings_mapping
 from swarm.app.reload import Reloader
 from swarm.config import Settings, load
+from swarm.domain.channel_policy import PeopleLists
 from swarm.domain.errors import Invalid
 from swarm.domain.model.threads import ChannelType
 from swarm.services.intake.ingest import Ingest
@@ -30,6 +31,7 @@ class Operator:
     """A coordinator with a swarm.yaml, and who edits it."""
 
     def __init__(self, world: World, folder: Path) -> None:
+        self.scopes: frozenset[str] | None = None  # of the app
         self._folder = folder
         self.written("")
         settings = self.read()
@@ -144,6 +146,40 @@ async def test_what_cannot_be_used_changes_nothing_and_is_named(operator: Operat
     assert await operator.gets("hello") == "helper"
 
 
+@pytest.mark.req("CHAN-04")
+async def test_a_template_is_read_anew_and_a_broken_one_is_refused(operator: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "alert.txt"
+    yaml = "channels: {C123: {listen: alerts, alerts: {template_file: alert.txt}}}"
+    for text in ("one {alert_text}", "two {alert_text}"):
+        file.write_text(text, encoding="utf-8")
+        assert "channels.C123" in (await operator.reloads(yaml))[0]
+        assert operator.book.current.of("C123").alerts.template == text
+    for template, key in (("{nope}", "template"), (None, "template_file")):
+        if template:
+            file.write_text(template, encoding="utf-8")
+        else:
+            file.unlink()
+        with pytest.raises(Invalid) as refused:
+            await operator.reloads(yaml)
+        assert list(refused.value.fields) == [f"channels.C123.alerts.{key}"]
+        assert operator.book.current.of("C123").alerts.template == "two {alert_text}"
+
+
+async def test_an_agent_that_is_named_by_a_new_id_needs_a_restart(operator: Operator) -> None:
+    service = "agents: {remote: {caipe: {url: 'http://a', dialect: caipe, agent_id: a-1}}}\n"
+    operator.written(service + "channels: {C123: {agent_id: a-2}}")
+    done = await operator.reloader.reload()
+    assert done.needs_restart == ("agents.remote.caipe", "channels.C123.agent_id")
+    assert done.doubts == (
+        "There is no agent 'a-2', which channels.C123.agent_id names. "
+        "Until the agent exists, the default lead answers.",
+    )
+    assert operator.reloader.warnings("a-2") == (
+        "channels.C123.agent_id declares this agent, which will be registered again at the next reload or start unless "
+        "you remove channels.C123.agent_id.",
+    )
+
+
 async def test_what_needs_a_restart_is_listed_until_there_is_one(operator: Operator) -> None:
     operator.written("http: {port: 1}\nagents: {offline_after_seconds: 5, remote: {a: {url: 'http://a'}}}")
     for _ in range(2):
@@ -156,14 +192,63 @@ async def test_what_needs_a_restart_is_listed_until_there_is_one(operator: Opera
 async def test_a_name_that_no_agent_has_is_told_of(operator: Operator) -> None:
     operator.written(
         "channel_defaults: {agent: helper}\nagents: {default: nobody, remote: {a: {url: 'http://a'}}}\n"
-        "channels: {C111: {agent: ghost}, C222: {agent: null}, C333: {enabled: false, agent: null}, C123: {}}"
+        "channels: {C111: {agent: ghost}, C222: {agent: null}, C333: {enabled: false, agent: null},\n"
+        "  C123: {escalation: {agent: rota}}}"
     )
     doubts = (await operator.reloader.reload()).doubts
     assert doubts == (
         "The channel C222 names no agent; the default lead answers.",
         "There is no agent 'nobody', which agents.default names. Until the agent exists, the default lead answers.",
         "There is no agent 'ghost', which channels.C111.agent names. Until the agent exists, the default lead answers.",
+        "There is no agent 'rota', which channels.C123.escalation.agent names. Until the agent exists, nobody says "
+        "who is on call.",
     )
+    assert operator.reloader.warnings("rota") == (
+        "channels.C123.escalation.agent names this agent. Until another agent is named, nobody says who is on call.",
+    )
+
+
+@pytest.mark.req("CHAN-09")
+async def test_who_may_use_an_agent_changes_at_once_and_what_cannot_work_is_told(operator: Operator) -> None:
+    operator.reloader = Reloader(
+        operator.read(), operator.book, operator.rosters, read=operator.read, scopes=lambda: operator.scopes
+    )
+    people = "users: [U1], groups: [S123], domains: [Example.org]"
+    operator.written(f"agents: {{access: {{helper: {{{people}}}, ghost: {{channels: [C123]}}}}}}")
+    done = await operator.reloader.reload()
+    assert done.needs_restart == ()
+    assert set(done.changed) == {"agents.access.helper", "agents.access.ghost"}
+    helper, ghost = operator.book.current.agent_access["helper"], operator.book.current.agent_access["ghost"]
+    assert helper.people == PeopleLists(
+        users=frozenset({"U1"}), groups=frozenset({"S123"}), domains=frozenset({"example.org"})
+    )
+    assert ghost.channels == frozenset({"C123"})
+    unknown = "There is no agent 'ghost', whose use agents.access limits."
+    assert done.doubts == (unknown,)
+    operator.scopes = frozenset({"users:read"})
+    assert await operator.reloader.doubts() == (
+        unknown,
+        "Nobody is allowed by the domain of an e-mail address, because the app lacks the scope users:read.email "
+        "(`swarm slack manifest --emails`).",
+        "Nobody is allowed by a user group, because the app lacks the scope usergroups:read (`swarm slack manifest`).",
+    )
+    operator.scopes = frozenset({"users:read.email", "usergroups:read"})
+    assert await operator.reloader.doubts() == (unknown,)
+
+
+@pytest.mark.req("CHAN-02")
+async def test_overthink_without_listening_is_told_of(operator: Operator) -> None:
+    operator.written(
+        "channel_defaults: {agent: helper, overthink: true}\n"
+        "channels: {C111: {overthink: true}, C222: {}, C333: {listen: all}, C444: {overthink: true, enabled: false}}"
+    )
+    assert (await operator.reloader.reload()).doubts == (
+        "channels.C111.overthink has no effect, because agents hear only mentions there. "
+        "Set listen to all, bots or alerts.",
+    )
+    operator.written("channel_defaults: {agent: helper, overthink: true}")
+    (doubt,) = (await operator.reloader.reload()).doubts
+    assert doubt.startswith("channel_defaults.overthink has no effect")
 
 
 @pytest.mark.parametrize(

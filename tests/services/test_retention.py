@@ -10,7 +10,7 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy, Retention
 from swarm.services.operate import sweep as retention
-from swarm.services.rules.system_messages import post_closing
+from swarm.services.rules.system_messages import post_message
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.runs.runs import Run
@@ -185,8 +185,13 @@ async def test_what_stands_below_an_answer_is_forgotten_with_it(world: World) ->
 def _say_below(tx: Transaction, run: Run, root: SlackMessage) -> list[str]:
     closing = Closing(note="it broke", retry=True)
     thread = threads.locked(tx, run.thread_id or "")
-    return post_closing(
-        tx, thread, "half of it", closing, place_of(run, root), inbox_message_id=run.inbox_message_ids[0]
+    return post_message(
+        tx,
+        thread,
+        "half of it",
+        closing=closing,
+        place=place_of(run, root),
+        inbox_message_id=run.inbox_message_ids[0],
     )
 
 

@@ -17,7 +17,7 @@ from swarm.domain.model.runs import (
     RunStatus,
     RunStep,
 )
-from swarm.services.rules.system_messages import post_closing
+from swarm.services.rules.system_messages import post_message
 from swarm.store import deliveries, history
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
@@ -257,7 +257,7 @@ async def say(
 ) -> list[str]:
     def said(tx: Transaction) -> list[str]:
         assert run.thread_id is not None
-        return post_closing(tx, threads.locked(tx, run.thread_id), text, closing, place, is_safe=is_safe)
+        return post_message(tx, threads.locked(tx, run.thread_id), text, closing=closing, place=place, is_safe=is_safe)
 
     return await world.database.write(said)
 

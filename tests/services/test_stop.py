@@ -263,7 +263,7 @@ async def test_the_button_of_another_channel_stops_nothing(world: World) -> None
 async def test_the_button_does_nothing_for_who_may_not_speak_here(world: World) -> None:
     _, run = await asked(world, await world.lead())
     told = await world.governed_by(ONLY_U1).buttons.press(press(run, by="U2"))
-    assert (told or "").startswith("You may not do that here")
+    assert str(told).startswith("You may not do that here")
     assert await stopped_by(world, run) is None
 
 

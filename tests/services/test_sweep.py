@@ -11,8 +11,7 @@ import pytest
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.operate import agents, sweep
-from swarm.services.rules import failover
+from swarm.services.operate import agents, failover, sweep
 from swarm.services.rules.leases import expire, lose
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases, queues

@@ -11,12 +11,13 @@ from alembic import command
 from sqlalchemy import Connection
 
 from swarm.clock import ManualClock
+from swarm.domain.model.feedback import Opinion
 from swarm.domain.model.runs import RunStatus
 from swarm.services.rules.idempotency import Caller
 from swarm.store import agents
 from swarm.store.admin import backup, migrations
 from swarm.store.bridge.database import Database
-from swarm.store.runs import runs
+from swarm.store.runs import feedback, runs
 from tests.store.test_migrations import schema
 from tests.support.live import playing
 from tests.support.waiting import wait_until
@@ -72,6 +73,8 @@ async def test_the_work_of_an_older_version_goes_on(empty_database_url: str) -> 
         world = World(database, clock)
         lead = await database.read(agents.by_name, "lead")
         assert lead is not None
+        (opinion,) = await database.read(feedback.latest, 0, None, 10)
+        assert (opinion.user_id, opinion.value, opinion.answer_id) == ("U1", Opinion.UP, opinion.run_id)
         messages = await world.rows(f"SELECT id, lease_token FROM inbox_messages WHERE ts = '{WEATHER_TS}'")
         await world.hears(said(f"{BOT} and the weather?", ts=WEATHER_TS))
         assert len(await world.rows(f"SELECT 1 FROM inbox_messages WHERE ts = '{WEATHER_TS}'")) == 1

@@ -77,10 +77,11 @@ class PresentResume(Resume):
 
 @dataclass
 class Caipe:
-    """A service with one agent, whose system prompt tells of the thread if it is one that `is_prompted`."""
+    """A service with one agent or several, whose system prompt tells of the thread if it is one that `is_prompted`."""
 
     shape: Shape
     is_prompted: bool = True
+    agent_ids: frozenset[str] = frozenset({AGENT})
     bodies: list[dict[str, Any]] = field(default_factory=list)  # of all that was taken
     memory: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # messages by conversation
     asked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # calls that wait, by conversation
@@ -91,6 +92,7 @@ class Caipe:
             routes=[
                 Route(f"{CHAT}/stream/start", self._start, methods=["POST"]),
                 Route(f"{CHAT}/stream/resume", self._resume, methods=["POST"]),
+                Route(f"{CHAT}/invoke", self._invoke, methods=["POST"]),
                 Route("/healthz", self._health),
             ]
         )
@@ -101,6 +103,15 @@ class Caipe:
     async def _start(self, request: Request) -> Response:
         return await self._taken(request, Start)
 
+    async def _invoke(self, request: Request) -> Response:
+        """Answers without a stream, as bots are answered."""
+        body = await request.json()
+        said = Start.model_validate(body)
+        if said.agent_id not in self.agent_ids:
+            return JSONResponse({"detail": "Agent not found"}, 404)
+        self.bodies.append(body)
+        return JSONResponse({"success": True, "content": self._answer(said), "conversation_id": said.conversation_id})
+
     async def _resume(self, request: Request) -> Response:
         return await self._taken(request, OldResume if self.shape is Shape.OLD else PresentResume)
 
@@ -110,7 +121,7 @@ class Caipe:
             said = kind.model_validate(body)
         except ValidationError as error:
             return JSONResponse({"detail": error.errors(include_url=False)}, 422)
-        if said.agent_id != AGENT:
+        if said.agent_id not in self.agent_ids:
             return JSONResponse({"detail": "Agent not found"}, 404)
         self.bodies.append(body)
         text = self._answer(said) if isinstance(said, Start) else self._resumed(said)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from swarm.domain.button_actions import (
-    ButtonPressed,
-)
+from swarm.domain.button_actions import ButtonPressed, PressResult
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.store.runs.runs import Run
@@ -25,7 +23,7 @@ def press(action: str, value: str, *, key: str = "press:1", by: str = "U1") -> B
     )
 
 
-async def pressed(world: World, button: ButtonPressed) -> str | None:
+async def pressed(world: World, button: ButtonPressed) -> PressResult:
     return await world.buttons.press(button)
 
 

@@ -19,7 +19,7 @@ from tests.support.world import BOT, ME, World
 _runs = count(1)
 
 
-def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Run | None:
+def begin(tx: Transaction, agent: Agent, trigger: Trigger, requester: str = "U1") -> Run | None:
     """Begin a run for a trigger."""
     return runs.start(
         tx,
@@ -30,15 +30,15 @@ def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Run | None:
         attempt=trigger.attempt,
         conversation_id="conversation",
         agui_run_id=f"run-{next(_runs)}",
-        requester="U1",
+        requester=requester,
         task_id=trigger.id if trigger.kind is TriggerKind.TASK_ASSIGNED else None,
         inbox_message_ids=[entry.id for entry in trigger.inbox_messages],
     )
 
 
-async def begun(world: World, agent: Agent, trigger: Trigger) -> Run:
+async def begun(world: World, agent: Agent, trigger: Trigger, requester: str = "U1") -> Run:
     """A run that runs for a trigger."""
-    run = await world.database.write(begin, agent, trigger)
+    run = await world.database.write(begin, agent, trigger, requester)
     assert run is not None
     return run
 

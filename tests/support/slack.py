@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from swarm.domain.access import Person
+from swarm.domain.access import Person, UserGroup
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import (
     Answer,
@@ -59,6 +59,8 @@ class FakeSlack:
     persons_asked: list[str] = field(default_factory=list)
     emails: dict[str, str] = field(default_factory=dict)  # by user
     groups: dict[str, frozenset[str]] = field(default_factory=dict)  # members by group; Slack does not show others
+    groups_asked: list[str] = field(default_factory=list)
+    hidden_groups: set[str] = field(default_factory=set)  # of which Slack says that it does not show them
     go_on: asyncio.Event | None = None  # calls wait for it before they are answered
 
     @property
@@ -142,6 +144,19 @@ class FakeSlack:
     def known_members(self, group_id: str) -> frozenset[str] | None:
         return self.groups.get(group_id)
 
+    async def user_group(self, group_id: str, wait_seconds: float) -> UserGroup | None:
+        self.groups_asked.append(group_id)
+        return self._group(group_id)
+
+    def known_group(self, group_id: str) -> UserGroup | None:
+        return self._group(group_id) if group_id in self.groups_asked else None
+
+    def _group(self, group_id: str) -> UserGroup | None:
+        if group_id in self.hidden_groups:
+            return UserGroup(is_shown=False)
+        members = self.groups.get(group_id)
+        return None if members is None else UserGroup(members=members)
+
     async def channel_name(self, channel_id: str) -> str:
         return CHANNELS.get(channel_id, channel_id)
 
@@ -150,7 +165,27 @@ class FakeSlack:
 
     async def person(self, user_id: str, wait_seconds: float) -> Person | None:
         self.persons_asked.append(user_id)
-        return self.persons.get(user_id, Person(id=user_id, name=PEOPLE.get(user_id, user_id), teams=("T1",)))
+        return self._person(user_id)
+
+    def known_person(self, user_id: str) -> Person | None:
+        return self._person(user_id) if user_id in self.persons_asked else None
+
+    def _person(self, user_id: str) -> Person | None:
+        member = Person(id=user_id, name=PEOPLE.get(user_id, user_id), teams=("T1",), email=self.emails.get(user_id))
+        return self.persons.get(user_id, member)
+
+    async def user(self, user_id: str) -> Person:
+        if self.reads_fail:
+            raise self.reads_fail.popleft()
+        is_known = user_id in PEOPLE
+        return Person(id=user_id, name=PEOPLE.get(user_id, user_id), is_known=is_known)
+
+    async def user_by_email(self, email: str) -> Person | None:
+        if self.reads_fail:
+            raise self.reads_fail.popleft()
+        return next(
+            (Person(id=user, name=PEOPLE[user]) for user, theirs in self.emails.items() if theirs == email), None
+        )
 
     async def user_email(self, user_id: str) -> str | None:
         return self.emails.get(user_id)

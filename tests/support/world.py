@@ -125,7 +125,7 @@ class World:
 
     def __post_init__(self) -> None:
         rosters = Rosters(self.database, self.operating_policy, kept_seconds=0)
-        self.standings = Standings(self.database, self.slack, ME, clock=self.clock)
+        self.standings = Standings(self.database, self.slack, ME, self.operating_policy, clock=self.clock)
         self.services = Services.over(
             self.database,
             self.slack,
@@ -137,9 +137,9 @@ class World:
         )
         self.ingest = Ingest(self.database, rosters, ME, self.operating_policy, self.standings, self.slack)
         self.verifier = Verifier(self.database, self.ingest, self.standings)
-        self.buttons = Buttons(self.database, self.operating_policy, self.standings, ME.team)
+        self.buttons = Buttons(self.database, self.operating_policy, self.standings, ME, self.slack)
         self.turn_control = RunControl(self.database, self.operating_policy, ME.team, self.standings)
-        self.sweeper = Sweeper(self.database, self.operating_policy, self.slack)
+        self.sweeper = Sweeper(self.database, self.operating_policy, self.slack, self.slack, self.standings)
         self.backfill = Backfill(
             self.database, self.slack, ME, self.operating_policy, self.standings, self.ingest.handle
         )

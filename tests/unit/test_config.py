@@ -343,6 +343,21 @@ def test_a_mistake_in_a_variable_is_named_with_the_variable(read: Read, name: st
         read(**{name: value})
 
 
+@pytest.mark.req("CHAN-06")
+def test_retrys_prefix_has_an_alias_and_mistakes_name_the_variable_that_is_set(read: Read) -> None:
+    own, alias = "SWARM_PROMPT_RETRY_PREFIX", "SLACK_INTEGRATION_PROMPT_RETRY_PREFIX"
+    assert "tool" not in read().prompts.retry_prefix
+    assert read(**{alias: "Again."}).prompts.retry_prefix == "Again."
+    both = read("prompts: {retry_prefix: Once more.}", **{alias: "Again.", own: "Anew."})
+    assert both.prompts.retry_prefix == "Anew."
+    for name in (own, alias):
+        with pytest.raises(ConfigurationError, match=rf"\({name}\)"):
+            read(**{name: "x" * 3_001})
+    with pytest.raises(ConfigurationError, match=rf"\({own}\)"):
+        read(**{own: "x" * 3_001, alias: "fine"})
+    assert settings_mapping.operating_policy(read("prompts: {retry_prefix: ' '}")).retry_prefix is None
+
+
 @pytest.mark.req("OPS-02")
 def test_a_variable_names_another_file_than_swarm_yaml(tmp_path: Path, read: Read) -> None:
     (tmp_path / "other.yaml").write_text("agents: {default: ada}", encoding="utf-8")

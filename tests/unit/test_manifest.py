@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from swarm.domain.answers import calls
+from swarm.domain.commands import Subcommand
 from swarm.slack import manifest
 from swarm.slack.incoming import payloads
 from swarm.slack.outgoing import files, gateway, pacing, streams, web_api
@@ -43,6 +44,7 @@ def test_the_scopes_are_those_of_the_methods_and_events() -> None:
         "channels:history",
         "channels:read",
         "chat:write",
+        "commands",
         "files:read",
         "files:write",
         "groups:history",
@@ -84,7 +86,7 @@ def events_of(app: dict[str, Any]) -> set[str]:
 
 def test_socket_mode_needs_no_address_and_http_has_one() -> None:
     socket, http = manifest.manifest(manifest.EventTransport.SOCKET), manifest.manifest(manifest.EventTransport.HTTP)
-    events = ["app_mention", "message.channels", "message.groups", "message.im", "message.mpim"]
+    events = ["app_home_opened", "app_mention", "message.channels", "message.groups", "message.im", "message.mpim"]
     assert isinstance(socket["settings"], dict)
     assert isinstance(http["settings"], dict)
     assert socket["settings"]["socket_mode_enabled"] is True
@@ -94,3 +96,22 @@ def test_socket_mode_needs_no_address_and_http_has_one() -> None:
         "bot_events": events,
         "request_url": "https://example.com/slack/events",
     }
+
+
+@pytest.mark.req("CHAN-08")
+def test_the_app_has_a_command_and_a_home_tab_and_in_http_mode_the_command_has_an_address() -> None:
+    socket, http = manifest.manifest(), manifest.manifest(manifest.EventTransport.HTTP, request_url="https://a.b/slack")
+    assert command_of(socket)["command"] == "/swarm"
+    assert "url" not in command_of(socket)
+    assert command_of(http)["url"] == "https://a.b/slack"
+    assert isinstance(socket["features"], dict)
+    assert socket["features"]["app_home"]["home_tab_enabled"] is True
+    assert "app_home_opened" in events_of(socket)
+    for subcommand in Subcommand:
+        assert subcommand in command_of(socket)["usage_hint"]
+
+
+def command_of(found: dict[str, object]) -> dict[str, Any]:
+    assert isinstance(found["features"], dict)
+    (command,) = found["features"]["slash_commands"]
+    return dict(command)

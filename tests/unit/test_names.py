@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.access import Person
+from swarm.domain.access import Person, UserGroup
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.threads import AuthorKind, ChannelType
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing import names
 from swarm.slack.outgoing.gateway import ChannelInfo
-from swarm.slack.outgoing.names import FACTS_FRESH_SECONDS, FRESH_SECONDS, RETRY_SECONDS, Names
+from swarm.slack.outgoing.names import FACTS_FRESH_SECONDS, FRESH_SECONDS, MEMBERS_FRESH_SECONDS, RETRY_SECONDS, Names
+from swarm.slack.outgoing.web_api import RefusedBySlack
 
 pytestmark = pytest.mark.req("LOOP-03")
 
@@ -26,6 +27,7 @@ class FakeSource:
         self.names = {"U1": "Alice", "B1": "Alerts"}
         self.topic = "everything"
         self.fails = False
+        self.refuses = ""
         self.answering = asyncio.Event()
         self.answering.set()
 
@@ -49,6 +51,8 @@ class FakeSource:
         await self.answering.wait()
         if self.fails:
             raise Unavailable
+        if self.refuses:
+            raise RefusedBySlack(self.refuses)
         return self.names.get(id, default)
 
 
@@ -237,6 +241,54 @@ async def test_nobody_waits_longer_for_who_somebody_is_than_they_said(setting: S
     await settle()
     assert await setting.names.person("U1", 0)
     assert setting.source.asked == ["U1"]
+
+
+@pytest.mark.req("CHAN-09", "HITL-03")
+async def test_the_members_of_a_group_are_never_older_than_a_minute_nor_from_before_a_failure(setting: Setting) -> None:
+    assert setting.names.known_group("S1") is None
+    for _ in range(2):
+        assert await setting.names.user_group("S1", 1) == UserGroup(members=frozenset({"U1"}))
+    assert setting.names.known_group("S1") == UserGroup(members=frozenset({"U1"}))
+    assert setting.source.asked == ["S1"]
+    setting.now += MEMBERS_FRESH_SECONDS
+    setting.source.fails = True
+    assert setting.names.known_group("S1") is None
+    assert await setting.names.user_group("S1", 1) is None
+    assert setting.names.known_group("S1") is None
+    setting.source.fails = False
+    assert await setting.names.group_members("S1") == frozenset({"U1"})
+    assert setting.source.asked == ["S1"] * 3
+
+
+@pytest.mark.req("CHAN-09")
+@pytest.mark.parametrize(
+    ("code", "is_an_answer"), [("missing_scope", True), ("no_such_subteam", True), ("invalid_auth", False)]
+)
+async def test_a_group_that_slack_hides_is_an_answer_and_an_error_about_us_is_none(
+    setting: Setting, code: str, is_an_answer: bool
+) -> None:
+    setting.source.refuses = code
+    group = await setting.names.user_group("S1", 1)
+    assert group == (UserGroup(is_shown=False) if is_an_answer else None)
+    assert await setting.names.group_members("S1") is None
+
+
+@pytest.mark.req("HITL-03")
+async def test_members_that_are_not_known_are_looked_up_for_later_from_any_thread(setting: Setting) -> None:
+    assert await asyncio.to_thread(setting.names.known_members, "S1") is None
+    await settle()
+    assert await asyncio.to_thread(setting.names.known_members, "S1") == frozenset({"U1"})
+    assert setting.source.asked == ["S1"]
+
+
+@pytest.mark.req("CHAN-09")
+async def test_a_person_who_is_known_is_known_without_a_question(setting: Setting) -> None:
+    assert setting.names.known_person("U1") is None
+    assert setting.source.asked == []
+    person = await setting.names.person("U1", 1)
+    assert setting.names.known_person("U1") == person
+    setting.now += FRESH_SECONDS
+    assert setting.names.known_person("U1") is None
 
 
 async def test_no_more_is_remembered_than_has_room(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,15 @@ PAYLOAD: dict[str, Any] = {
 }
 
 
+@pytest.mark.req("CHAN-08")
+@pytest.mark.parametrize(("told", "is_ephemeral"), [(True, True), (False, False), ("yes", False)])
+def test_a_press_in_a_message_that_only_one_person_sees_is_known(told: object, is_ephemeral: bool) -> None:
+    payload = {**PAYLOAD, "container": {**PAYLOAD["container"], "is_ephemeral": told}}
+    press = button_pressed(payload)
+    assert press is not None
+    assert press.is_ephemeral is is_ephemeral
+
+
 @pytest.mark.req("LOOP-16")
 def test_a_press_names_the_button_its_value_the_person_and_the_place() -> None:
     assert button_pressed(PAYLOAD) == ButtonPressed(
@@ -38,6 +47,7 @@ def test_a_press_names_the_button_its_value_the_person_and_the_place() -> None:
         channel="C1",
         message_ts="1700000000.000200",
         thread_ts="1700000000.000100",
+        trigger_id="123.456.abc",
     )
 
 
@@ -103,7 +113,7 @@ def test_what_is_no_stop_is_none(body: object) -> None:
 @pytest.mark.parametrize("is_good", [True, False])
 @pytest.mark.parametrize("run_id", ["0193b0c0-6400-7000-8000-000000000000", "with:a:colon"])
 def test_feedback_survives_the_way_through_a_button(run_id: str, is_good: bool) -> None:
-    feedback = Feedback(run_id=run_id, is_good=is_good)
+    feedback = Feedback(answer_id=run_id, is_good=is_good)
     assert feedback_of(feedback_value(feedback)) == feedback
 
 

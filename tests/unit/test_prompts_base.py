@@ -29,6 +29,7 @@ TOOLS = [
     "slack-download-file",
     "slack-upload-file",
     "request-human-input",
+    "escalate",
 ]
 TOOLS_OF_ROLE = {
     Role.LEAD: ["create-task", "assign-task", "cancel-task"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -74,6 +75,7 @@ def situation(
     routed: bool = False,
     can_stop: bool = False,
     policy: ChannelPolicy | None = None,
+    repeats: str | None = None,
 ) -> Situation:
     return Situation(
         me=ME,
@@ -83,12 +85,14 @@ def situation(
         bot_turns=bot_turns,
         routed=routed,
         can_stop=can_stop,
+        repeats=repeats,
     )
 
 
 PAGER_ALLOWED = ChannelPolicy(allowed_bots=frozenset({"B1"}))
 LISTENS_TO_BOTS = replace(PAGER_ALLOWED, listen=Listen.BOTS)
 LISTENS_TO_ALL = ChannelPolicy(listen=Listen.ALL)
+ALERTS = replace(PAGER_ALLOWED, listen=Listen.ALERTS, agent="rev")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,7 +296,7 @@ ROWS = {
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
     ),
-    # 2. an explicit address
+    # 3. an explicit address
     "one agent by name": Row(
         message=message("swarm#spare hi"),
         outcome=RoutingOutcome.ADDRESS,
@@ -401,7 +405,7 @@ ROWS = {
         new_owner=LEAD,
         because="swarm#ghost names no agent",
     ),
-    # 3. the owner of the thread
+    # 4. the owner of the thread
     "a follow-up without a mention": Row(
         message=message(in_thread=True),
         situation=situation(owner=SPARE),
@@ -465,7 +469,7 @@ ROWS = {
         matched_by=MatchedBy.THREAD_OWNER_OFFLINE,
         because="the owner of the thread is gone",
     ),
-    # 4. the listening mode
+    # 5. the listening mode
     "a root message where the channel listens to all": Row(
         message=message(),
         situation=situation(policy=LISTENS_TO_ALL),
@@ -534,13 +538,88 @@ ROWS = {
         outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
-    "an allowed bot where the channel listens to people": Row(
+    "an allowed bot where the channel listens to all": Row(
         message=alert(),
         situation=situation(policy=replace(PAGER_ALLOWED, listen=Listen.ALL)),
+        outcome=RoutingOutcome.CHANNEL_AGENT,
+        to=(LEAD,),
+        matched_by=MatchedBy.CHANNEL_AGENT,
+        new_owner=LEAD,
+        because="listens to every root message",
+    ),
+    "a bot that is not allowed where the channel listens to all": Row(
+        message=alert(),
+        situation=situation(policy=LISTENS_TO_ALL),
+        outcome=RoutingOutcome.NOT_ALLOWED,
+        because="not on the channel's list of allowed bots",
+    ),
+    "a bot's reply where the channel listens to bots": Row(
+        message=alert(in_thread=True),
+        situation=situation(policy=LISTENS_TO_BOTS),
         outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
-    # 5. mention and direct message
+    "a person's root message where the channel listens to alerts": Row(
+        message=message(),
+        situation=situation(policy=ALERTS),
+        outcome=RoutingOutcome.CONTEXT,
+        because="names nobody",
+    ),
+    "a person's mention where the channel listens to alerts": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(policy=ALERTS),
+        outcome=RoutingOutcome.MENTION,
+        to=(REV,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=REV,
+        because="mentions the bot",
+    ),
+    "a bot's reply where the channel listens to alerts": Row(
+        message=alert(in_thread=True),
+        situation=situation(policy=ALERTS),
+        outcome=RoutingOutcome.CONTEXT,
+        because="names nobody",
+    ),
+    "a bot's reply in an owned thread where the channel listens to alerts": Row(
+        message=alert(in_thread=True),
+        situation=situation(policy=ALERTS, owner=LEAD),
+        outcome=RoutingOutcome.THREAD_OWNER,
+        to=(LEAD,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="lead owns the thread",
+    ),
+    "a bot that is not allowed where the channel listens to alerts": Row(
+        message=alert(),
+        situation=situation(policy=replace(ALERTS, allowed_bots=frozenset())),
+        outcome=RoutingOutcome.NOT_ALLOWED,
+        because="not on the channel's list of allowed bots",
+    ),
+    # 2. alerts
+    "an alert": Row(
+        message=alert(),
+        situation=situation(policy=ALERTS),
+        outcome=RoutingOutcome.ALERT,
+        to=(REV,),
+        matched_by=MatchedBy.ALERT,
+        new_owner=REV,
+        because="listens to alerts of this bot; rev is the channel's agent",
+    ),
+    "an alert with hostile words": Row(
+        message=alert(f"{BOT} {BOB} swarm#all swarm#spare !stop"),
+        situation=situation(policy=ALERTS, can_stop=True),
+        outcome=RoutingOutcome.ALERT,
+        to=(REV,),
+        matched_by=MatchedBy.ALERT,
+        new_owner=REV,
+        because="listens to alerts",
+    ),
+    "an alert that came again": Row(
+        message=alert(),
+        situation=situation(policy=ALERTS, repeats="1700000001.000100"),
+        outcome=RoutingOutcome.ALERT_REPEATED,
+        because="repeats the alert C1:1700000001.000100",
+    ),
+    # 6. mention and direct message
     "a mention": Row(
         message=message(f"{BOT} hi"),
         outcome=RoutingOutcome.MENTION,
@@ -638,7 +717,7 @@ ROWS = {
         new_owner=LEAD,
         because="direct message",
     ),
-    # 6. context
+    # 7. context
     "people among themselves": Row(message=message(), outcome=RoutingOutcome.CONTEXT, because="names nobody"),
     "somebody else's mention": Row(
         message=message(f"{BOB} hi"), outcome=RoutingOutcome.CONTEXT, because="names nobody"
@@ -832,3 +911,44 @@ def test_a_new_owner_is_one_of_those_who_get_the_message(post: SlackMessage, kno
     decision = decide(post, known)
     if decision.new_owner_id is not None:
         assert decision.new_owner_id in {target.agent_id for target in decision.targets}
+
+
+# Channels with ``overthink``
+
+
+QA = ChannelPolicy(listen=Listen.ALL, overthink=True)
+
+
+@pytest.mark.req("CHAN-02")
+@pytest.mark.parametrize(
+    ("text", "situation", "silent", "asks"),
+    [
+        ("how?", {"policy": QA}, True, False),
+        ("how?", {"policy": ChannelPolicy(listen=Listen.ALL)}, False, False),
+        (f"{BOT} how?", {"policy": QA}, False, False),
+        ("swarm#rev how?", {"policy": QA}, False, False),
+        ("how?", {"policy": QA, "owner_id": LEAD.id}, False, False),  # somebody was answered there
+        ("how?", {"policy": QA, "owner_id": LEAD.id, "is_silent": True}, True, False),
+        ("how?", {"policy": ChannelPolicy(), "owner_id": LEAD.id, "is_silent": True}, True, False),
+        (f"{BOT} how?", {"policy": QA, "owner_id": LEAD.id, "is_silent": True}, False, True),
+        ("swarm#rev how?", {"policy": QA, "owner_id": LEAD.id, "is_silent": True}, False, True),
+        ("swarm#all how?", {"policy": QA, "is_silent": True}, False, True),
+    ],
+)
+def test_only_what_nobody_has_asked_is_silent(text: str, situation: dict[str, Any], silent: bool, asks: bool) -> None:
+    found = decide(message(text), Situation(me=ME, roster=TEAM, **situation))
+    assert (bool(found.targets), found.silent, found.asks) == (True, silent, asks)
+    assert found.reason.endswith("(overthink)") is silent
+
+
+@pytest.mark.req("CHAN-02", "CHAN-11")
+def test_who_is_refused_is_told_so_only_if_they_have_asked() -> None:
+    situation = Situation(me=ME, policy=QA, roster=TEAM)
+    by_guest = [message(text, standing=Standing.GUEST) for text in ("how?", f"{BOT} how?")]
+    assert [decide(one, situation).is_refusal for one in by_guest] == [False, True]
+    by_bots = [message(text, by="B9", kind=AuthorKind.BOT, bot_id="B9") for text in ("disk full", f"{BOT} disk full")]
+    loud = ChannelPolicy(listen=Listen.BOTS, overthink=True, allowed_bots=frozenset({"B9"}))
+    capped = Situation(me=ME, policy=loud, roster=TEAM, bot_turns=BOT_MESSAGES_PER_HOUR)
+    assert [decide(one, capped).is_refusal for one in by_bots] == [False, True]
+    unknown = decide(message("how?", standing=None), situation)
+    assert (unknown.outcome, unknown.is_work) == (RoutingOutcome.UNVERIFIED, True)  # so Slack is asked who it is

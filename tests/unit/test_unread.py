@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swarm.config import VARIABLES, Settings, load
-from swarm.config.reading import READ_ELSEWHERE
+from swarm.config.variables import READ_ELSEWHERE
 from swarm.domain.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[2]
@@ -34,10 +34,9 @@ def read(tmp_path: Path) -> Read:
         ("SWARM_PORT", "is PORT meant?"),
         ("SWARM_LLM_MODEL", "is LLM_MODEL meant?"),
         ("SWARM_TOKEN", "is SWARM_AGENT_TOKEN meant?"),
-        ("SLACK_INTEGRATION_BOT_TOKEN", "is SLACK_BOT_TOKEN meant?"),
+        ("SLACK_INTEGRATION_BOT_TOKN", "is SLACK_INTEGRATION_BOT_TOKEN meant?"),
+        ("SLACK_INTEGRATION_BOT_CONFG", "is SLACK_INTEGRATION_BOT_CONFIG meant?"),
         ("SWARM_ZZZZZZZZZZZZZZZZ", "there is no such setting"),
-        ("SLACK_INTEGRATION_BOT_CONFIG", "not supported yet; configure channels in swarm.yaml"),
-        ("SLACK_INTEGRATION_BOT_CONFIG", "docs/configuration.md"),
     ],
 )
 def test_a_variable_that_nothing_reads_stops_the_start_and_says_what_to_do(read: Read, name: str, says: str) -> None:

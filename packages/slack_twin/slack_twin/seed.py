@@ -124,7 +124,13 @@ DEFAULT = Seed(
             bot_token="xoxb-twin-swarm",
             app_token="xapp-twin-swarm",
             signing_secret="twin-signing-secret",
-            commands=(),  # the default app has no commands
+            commands=(
+                Command(
+                    name="/swarm",
+                    description="Status, agents and tasks of the app",
+                    usage_hint="status | agents | tasks | stop | explain | feedback | help",
+                ),
+            ),
         ),
     ),
 )

@@ -75,6 +75,7 @@ class WebApi:
             record.args = args.visible()
             app = self._caller(request, args, name)
             record.app = app.name or None
+            headers = {"x-oauth-scopes": ",".join(sorted(app.scopes))}
             fault = self._faults.for_call(name, app.id)
             _refuse_by(fault)
             self._expire_stream(fault, args)

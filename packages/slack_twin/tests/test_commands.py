@@ -210,11 +210,11 @@ async def test_a_shortcut_of_a_message_brings_the_message(world: World) -> None:
     assert await respond(world, payload["response_url"], text="seen") == (200, {"ok": True})
 
 
-async def test_the_app_of_the_default_seed_is_offered_without_commands() -> None:
-    body = {"user": "alice", "channel": "general", "command": "/swarm", "text": "status"}
+async def test_the_app_of_the_default_seed_has_one_command() -> None:
+    body = {"user": "alice", "channel": "general", "command": "/dance"}
     async with (
         serving(build_twin()) as base,
         aiohttp.ClientSession() as http,
         http.post(f"{base}twin/commands", json=body) as answer,
     ):
-        assert (answer.status, (await answer.json())["error"]["hint"]) == (404, "available: none")
+        assert (answer.status, (await answer.json())["error"]["hint"]) == (404, "available: /swarm")

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Final, assert_never
 
 from swarm.domain.answers import wording
-from swarm.domain.answers.calls import NOTHING_BELOW, Card, Closing, Command, HangUp, PlanTitle, Text
+from swarm.domain.answers.calls import ANSWERED_BELOW, NOTHING_BELOW, Card, Closing, Command, HangUp, PlanTitle, Text
 from swarm.domain.answers.events import (
     AgentEvent,
     Answered,
@@ -35,6 +35,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
     Warned,
+    Withheld,
 )
 from swarm.domain.answers.questions import why_unaskable
 from swarm.domain.answers.state import Live, Rope, join
@@ -167,13 +168,15 @@ def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
 def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
     match outcome:
         case Answered():
-            return Closing(feedback=True, footer=True)
+            return ANSWERED_BELOW
         case RunFailed(reason=reason, comes_again=comes_again):
             return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):
             return Closing(note=wording.stopped(by))
         case NeedsInput():  # the question is a message of its own
             return Closing(note=wording.ASKS, footer=True) if is_partial else NOTHING_BELOW
+        case Withheld():
+            return NOTHING_BELOW
         case _:
             assert_never(outcome)
 

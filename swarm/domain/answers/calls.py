@@ -52,6 +52,7 @@ class Closing:
 
 
 NOTHING_BELOW = Closing()
+ANSWERED_BELOW = Closing(feedback=True, footer=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,6 +187,6 @@ class AnswerTarget:
     is_direct: bool
     requester: str | None  # the user id of the person who asked (U… or W…); None: a bot asked
     agent_name: str
-    run_id: str  # the value of the buttons
+    run_id: str  # the value of the buttons; for an answer without a run, the id of its last post
     display: TaskDisplay = TaskDisplay.PLAN
     footer: str = ""  # the operator's text in mrkdwn, appended to the footer

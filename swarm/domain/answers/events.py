@@ -13,6 +13,7 @@ from typing import Final, assert_never
 
 from swarm.domain.model.language_models import Door
 from swarm.domain.model.requests import FormField, HumanDecision, ToolRequest
+from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.threads import STANDING_WORDS, Standing
 
 MAX_PIECE_CHARACTERS: Final = 12_000
@@ -273,7 +274,15 @@ class NeedsInput:
     asked: tuple[Asked, ...]
 
 
-AnswerOutcome = Answered | RunFailed | RunStopped | NeedsInput
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Withheld:
+    """A silent run whose answer is not shown."""
+
+    end: SilentEnd
+    reason: str
+
+
+AnswerOutcome = Answered | RunFailed | RunStopped | NeedsInput | Withheld
 
 
 class PieceKind(StrEnum):

@@ -18,10 +18,12 @@ from swarm.domain.answers.calls import (
     StreamCall,
     UpdatePage,
 )
-from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, ToolEnded, ToolStarted
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Finished, TextDelta, ToolEnded, ToolStarted
 from swarm.domain.answers.reducer import begin
 from swarm.domain.answers.state import text_of
+from swarm.domain.answers.text import withheld_by
 from swarm.domain.model.deliveries import Answer
+from swarm.domain.model.runs import SilentEnd
 
 Last = CloseStream | PostPage | UpdatePage
 """A call that may end an answer."""
@@ -67,6 +69,7 @@ class AnswerShown:
     text: str = ""  # the agent's complete text, plain
     leftover: str = ""  # safe for Slack
     closing: Closing = NOTHING_BELOW
+    withheld: SilentEnd | None = None  # of a complete answer: why it is not shown if nobody has asked for it
 
 
 class LiveSlack(Protocol):
@@ -125,6 +128,8 @@ class AnswerCollector:
 
     def __init__(self, mentionable: Iterable[str] = ()) -> None:
         self._live, _ = begin(0.0, mentionable=mentionable)
+        self._said: list[str] = []  # the agent's text with its markers
+        self._is_complete = False
 
     @property
     def is_over(self) -> bool:
@@ -133,8 +138,14 @@ class AnswerCollector:
 
     def hear(self, event: AgentEvent) -> None:
         """Processes one event; tools are not shown."""
-        if not isinstance(event, ToolStarted | ToolEnded):
-            self._live, _ = take_event(self._live, event, 0.0)
+        if self.is_over or isinstance(event, ToolStarted | ToolEnded):
+            return
+        if isinstance(event, TextDelta) and self._live.sub_agent is None:
+            self._said.append(event.text)
+        if isinstance(event, Finished):
+            self._said.append(f"\n{event.result or ''}")
+            self._is_complete = True
+        self._live, _ = take_event(self._live, event, 0.0)
 
     def stop(self, by: str | None) -> None:
         """Stops the answer at a person's request."""
@@ -147,5 +158,9 @@ class AnswerCollector:
         live = self._live
         assert live.outcome is not None  # a `Broken` event has just ended the run
         return AnswerShown(
-            outcome=live.outcome, text=str(live.full_text), leftover=text_of(live.queue), closing=live.closing
+            outcome=live.outcome,
+            text=str(live.full_text),
+            leftover=text_of(live.queue),
+            closing=live.closing,
+            withheld=withheld_by("".join(self._said)) if self._is_complete else None,
         )

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from swarm.domain.text.characters import Visible
+from swarm.domain.model.runs import SilentEnd
+from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import INLINE_CODE, after_line
 from swarm.domain.text.secrets import Secrets
 from swarm.domain.text.slack_text import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
@@ -81,6 +82,14 @@ def without_markers(text: str) -> str:
     """Removes the markers from a complete text."""
     state, begun = _Markers().feed(text)
     return begun + state.end()[1]
+
+
+def withheld_by(text: str) -> SilentEnd | None:
+    """Returns why a complete answer is not shown if nobody has asked for it: its agent has marked it so."""
+    found = {marker.upper() for marker in _MARKER.findall(strip_invisible(text))}
+    if "[DEFER]" in found:
+        return SilentEnd.DEFERRED
+    return SilentEnd.LOW_CONFIDENCE if "[LOW_CONFIDENCE]" in found else None
 
 
 def _may_begin(text: str) -> int:

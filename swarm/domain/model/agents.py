@@ -27,8 +27,9 @@ OFFLINE_AFTER_SECONDS: Final = 120
 SEEN_EVERY_SECONDS: Final = 30
 """The shortest interval between two writes of ``last_seen_at``."""
 
-_NAME = re.compile(r"[a-z0-9-]{1,32}")
-_RESERVED_NAMES: Final = frozenset({"all", "swarm"})  # swarm#all addresses all agents; swarm is the coordinator
+LONGEST_NAME: Final = 32
+_NAME = re.compile(rf"[a-z0-9-]{{1,{LONGEST_NAME}}}")
+RESERVED_NAMES: Final = frozenset({"all", "swarm"})  # swarm#all addresses all agents; swarm is the coordinator
 
 
 class Role(StrEnum):
@@ -76,7 +77,7 @@ def is_online(last_seen_at: int | None, now: int, offline_after_seconds: float, 
 
 def check_name(name: str) -> str:
     """Returns the name. Raises Invalid for a malformed or reserved name."""
-    if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
+    if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise Invalid(
             f"'{name}' cannot be an agent's name.",
             hint="Use 1 to 32 of a-z, 0-9 and '-'; 'all' and 'swarm' are reserved.",

@@ -44,6 +44,7 @@ class InboxStatus(StrEnum):
         unread | claimed → dead              bury
         dead → unread                        redrive
         dead | dismissed → unread            retry
+        responded → unread                   rerun
     """
 
     UNREAD = "unread"
@@ -73,6 +74,7 @@ class InboxStep(StrEnum):
     BURY = "bury"
     REDRIVE = "redrive"  # by an operator
     RETRY = "retry"  # by a person, after a run that failed or was stopped
+    RERUN = "rerun"  # by a person who wants another answer
 
 
 _S = InboxStatus
@@ -92,7 +94,11 @@ INBOX_TRANSITIONS: Final = {
     InboxStep.BURY: step(_S.UNREAD, _S.CLAIMED, to=_S.DEAD),
     InboxStep.REDRIVE: step(_S.DEAD, to=_S.UNREAD),
     InboxStep.RETRY: step(_S.DEAD, _S.DISMISSED, to=_S.UNREAD),
+    InboxStep.RERUN: step(_S.RESPONDED, to=_S.UNREAD),
 }
+
+BY_PERSON: Final = frozenset({InboxStep.RETRY, InboxStep.RERUN})
+"""The steps by which a person has an ended message answered again. Each sets the message's instruction."""
 
 
 class MatchedBy(StrEnum):

@@ -98,6 +98,16 @@ _LAST_STEPS: Final = {
 }
 
 
+class SilentEnd(StrEnum):
+    """The end of a silent run: a run for messages with which nobody has asked, in a channel with ``overthink``."""
+
+    ANSWERED = "answered"  # the answer is shown
+    DEFERRED = "deferred"  # the agent leaves the answer to others
+    LOW_CONFIDENCE = "low_confidence"  # the agent is not sure of its answer
+    FAILED = "failed"
+    STOPPED = "stopped"  # by a person, or its messages were deleted
+
+
 class PageKind(StrEnum):
     """How a message of an answer is shown."""
 
@@ -133,10 +143,3 @@ PAGE_TRANSITIONS: Final = {
     PageStep.CLOSE: step(PagePhase.OPENING, PagePhase.OPEN, to=PagePhase.CLOSED),
     PageStep.REOPEN: step(PagePhase.CLOSED, to=PagePhase.OPEN),
 }
-
-
-class Opinion(StrEnum):
-    """A person's rating of an answer."""
-
-    UP = "up"
-    DOWN = "down"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -51,6 +51,11 @@ class ChannelType(StrEnum):
     GROUP = "group"  # a direct message between several people
 
 
+def is_user(author_id: str) -> bool:
+    """Whether an id belongs to a person; ids of bots and agents have other prefixes."""
+    return author_id.startswith(("U", "W"))
+
+
 class ContextState(StrEnum):
     """How much of a thread is known.
 
@@ -87,6 +92,19 @@ CONTEXT_TRANSITIONS: Final = {
 }
 
 
+class Silence(StrEnum):
+    """Why nothing of a thread's work is shown, or that people have asked in vain so far; see `ChannelPolicy.overthink`.
+
+    ::
+
+        silent → asked    a person mentions the bot or an agent in the thread
+        silent | asked → (none)    an answer is shown
+    """
+
+    SILENT = "silent"  # nobody has asked: nothing is shown before an answer that the agent is sure of
+    ASKED = "asked"  # somebody has asked since, and has no answer yet
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class File:
     """An attachment by name; its content stays in Slack until requested."""
@@ -95,6 +113,18 @@ class File:
     name: str
     mimetype: str | None = None
     size_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PersonFacts:
+    """Slack's statements about a person, as far as lists of people need them. They are looked up anew, never stored."""
+
+    groups: Mapping[str, bool] = field(default_factory=dict, hash=False)  # membership by user group; others are unknown
+    hidden_groups: frozenset[str] = frozenset()  # among ``groups``: Slack refuses to show their members
+    domain: str | None = None  # of the confirmed e-mail address; "": Slack shows none; None: unknown
+
+
+NO_FACTS: Final = PersonFacts()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +137,7 @@ class Author:
     bot_id: str | None = None
     teams: tuple[str, ...] = ()  # the author's own workspaces, if Slack reports them
     standing: Standing | None = None  # None: unknown, treated as a stranger's
+    facts: PersonFacts = NO_FACTS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,6 +157,8 @@ class SlackMessage:
     delivery_id: str | None = None  # the key in the metadata of the swarm's own post
     has_replies: bool = False  # for a root in a conversation's history; events do not have it
     quoted: str = ""  # the end of ``text`` that quotes another author, in a forwarded message
+    blocks: str = ""  # the blocks of a bot's root message as JSON text, bounded; empty without blocks
+    attachments: str = ""  # the same for its attachments
 
     @property
     def own_text(self) -> str:
@@ -203,3 +236,14 @@ class Thread:
     context: ContextState
     queued_notice_at: int | None  # when the thread was informed that no agent is online; None after an answer
     watermark_ts: str  # later messages that were not routed were missed
+    silence: Silence | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing of the thread's work may be shown."""
+        return self.silence is Silence.SILENT
+
+
+def permalink(workspace_url: str, channel: str, ts: str) -> str:
+    """Returns the address of a message."""
+    return f"{workspace_url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}"

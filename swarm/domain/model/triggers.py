@@ -68,6 +68,7 @@ class InboxMessageView:
     kind: AuthorKind = AuthorKind.USER  # the author's kind
     standing: Standing = Standing.MEMBER  # the author's standing
     task_id: str | None = None  # the task it was delegated to, or the task it follows up on
+    instruction: str | None = None  # how to answer it this time, after a person asked for another answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,6 +105,9 @@ class Trigger:
     task: TaskView | None = None
     started_by: StartedBy = StartedBy.MEMBERS
     requests: tuple[HumanRequest, ...] = ()  # decisions that the work has not received yet
+    overthink: bool = False  # nobody has asked: only an answer that the agent is sure of is shown
+    humble_followup: bool = False  # somebody asks in a thread in which the agents have stayed silent
+    instruction: str | None = None  # how to do the work this time, after a person asked for it again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -142,12 +142,16 @@ class PromptInput:
     history_characters: int | None = HISTORY_CHARACTERS  # maximum length of the history; None: unlimited
     context_incomplete: bool = False
     by_strangers: bool = False  # only strangers started this work
+    overthink: bool = False  # nobody has asked: only an answer that the agent is sure of is shown
+    humble_followup: bool = False  # somebody asks in a thread in which the agents have stayed silent
     previous_reply: str | None = None  # this agent's last answer in the thread
     notice_text: str | None = None  # the changed message, another agent's message, or a reason
     notice_author: str | None = None  # the agent or person who caused the notice; None: the coordinator
     notice_channel: str | None = None  # the internal channel of agent_message; None: direct
     task: TaskView | None = None
     requester_name: str | None = None  # the person who requested the task
+    offers_humans: bool = False  # the channel's settings name people or services for `escalate`
+    instruction: str | None = None  # for a task: how to do it this time
     decisions: tuple[str, ...] = ()  # what people have decided on the agent's requests, each as lines
 
     @property

@@ -75,8 +75,10 @@ def render(prompt: PromptInput, marker: str) -> str:
         sentences.opening(prompt),
         sentences.facts(prompt),
         *sentences.how_to_settle(prompt),
+        *sentences.calling_humans(prompt),
         sentences.how_to_read(marker),
         *sentences.about_strangers(prompt),
+        *sentences.about_silence(prompt),
         *_decisions(prompt, marker),
         *_news(prompt, marker),
         *_previous_reply(prompt, marker),
@@ -91,6 +93,8 @@ def _news(prompt: PromptInput, marker: str) -> list[str]:
     """Returns the trigger's new content, most important first: a task to do precedes the messages about it."""
     messages = _messages(prompt, marker)
     task = _task_sections(prompt.task, prompt.requester_name, prompt.kind, marker) if prompt.task else []
+    if prompt.instruction:
+        task = [prompt.instruction, *task]
     outcomes = [*_notice(prompt, marker), *(_outcome_sections(prompt.task, marker) if prompt.task else [])]
     if prompt.kind == INBOX_TRIGGER:
         return [*messages, *task, *outcomes]
@@ -131,7 +135,8 @@ def _new_message(message: InboxMessageView, place: str, marker: str) -> str:
     )
     author = _author(message.user_name, message.user_id, message.kind, message.standing)
     body = [f"from: {author}, {moment(message.ts)}", *_files(message.files), "", harmless(message.text)]
-    return f"{headline}\n\n" + fenced("new_message", "\n".join(body), marker)
+    parts = [headline, *([message.instruction] if message.instruction else [])]
+    return "\n\n".join([*parts, fenced("new_message", "\n".join(body), marker)])
 
 
 def _notice(prompt: PromptInput, marker: str) -> list[str]:

@@ -21,6 +21,16 @@ _ENDS: Final[Mapping[str, str]] = {
 }
 
 
+_NOBODY_ASKED: Final = (
+    "Nobody has asked you: you read this channel, and people see nothing of your work before an answer that you are "
+    "sure of. Check it before you give it. Marked answers are not shown, and nobody learns of them:"
+)
+_HUMBLE: Final = (
+    "The agents have stayed silent in this thread, because they were not sure enough. Now somebody asks: answer as "
+    "well as you can, and say openly what you are unsure of and who may know better."
+)
+
+
 def opening(prompt: PromptInput) -> str:
     """Returns the greeting and the event."""
     return f"You are {quoted(prompt.agent_name)}, a {prompt.role} agent of this swarm. {_what_came(prompt)}"
@@ -79,6 +89,18 @@ def about_strangers(prompt: PromptInput) -> list[str]:
             "you are asked for such a thing."
         )
     return sentences
+
+
+def about_silence(prompt: PromptInput) -> list[str]:
+    """Explains that nobody has asked, and how to stay silent; or that somebody now asks after all."""
+    if prompt.overthink:
+        ways = (
+            "Not for you, or no answer needed: `dismiss-message`, or an answer that is only [DEFER].",
+            "No reliable answer: an answer that contains [LOW_CONFIDENCE].",
+            "Otherwise answer, and say what you rely on.",
+        )
+        return [_listed(_NOBODY_ASKED, ways)]
+    return [_HUMBLE] if prompt.humble_followup else []
 
 
 def history(prompt: PromptInput, left_out: int) -> str:
@@ -165,6 +187,17 @@ def _settling(prompt: PromptInput) -> list[str]:
     if prompt.role is Role.LEAD:
         ways.append("`inbox-delegate` (inbox_message_id, agent, task, title, lease_token) hands the work to a worker.")
     return ways
+
+
+def calling_humans(prompt: PromptInput) -> list[str]:
+    """Returns how to call a human into the thread; empty if the channel does not offer it."""
+    if not prompt.offers_humans or prompt.kind not in (INBOX_TRIGGER, TASK_TRIGGER):
+        return []
+    about = "task_id" if prompt.task else "inbox_message_id"
+    return [
+        f"If nobody of the team can help, or a person asks for a human: `escalate` ({about}, reason, lease_token) "
+        "calls the people on call, once per thread. It settles nothing: answer as well."
+    ]
 
 
 def _ending(prompt: PromptInput) -> list[str]:

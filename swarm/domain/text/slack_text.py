@@ -212,6 +212,7 @@ def inert(text: str) -> str:
 _TOKEN = re.compile(r"<([^<>\n]+)>")
 _ADDRESSED = re.compile(r"^\s*<@[UW][A-Z0-9]*(?:\|[^>]*)?>[\s,:]*")
 _USER = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
+_NOT_IN_JSON = re.compile(r'["\\\x00-\x1f]')
 
 
 def mentioned_ids(text: str) -> set[str]:
@@ -222,6 +223,20 @@ def mentioned_ids(text: str) -> set[str]:
 def readable(text: str, names: Mapping[str, str]) -> str:
     """Returns ``<@U1> see <https://a.b|this> &amp; <#C1|random>`` as ``@alice see this (https://a.b) & #random``."""
     return unescape(_TOKEN.sub(lambda found: _word(found.group(1), names), text))
+
+
+def readable_except_mentions(text: str) -> str:
+    """Like `readable`, but mentions of people stay ``<@U…>``, so that they can be erased, and named by `with_names`."""
+    pieces, at = [], 0
+    for found in _USER.finditer(text):
+        pieces += [readable(text[at : found.start()], {}), f"<@{found.group(1)}>"]
+        at = found.end()
+    return "".join([*pieces, readable(text[at:], {})])
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """Returns a text with the names of mentioned people, and nothing else changed. Also safe within a JSON string."""
+    return _USER.sub(lambda found: "@" + _NOT_IN_JSON.sub("", names.get(found.group(1)) or found.group(1)), text)
 
 
 def without_leading_mention(text: str) -> str:

@@ -20,6 +20,8 @@ from swarm.entrypoints.web.schema import (
     Deliveries,
     DeliveriesQuery,
     ExplainQuery,
+    FeedbackQuery,
+    FoundFeedback,
     InboxMessageRow,
     InboxMessages,
     InboxQuery,
@@ -42,8 +44,8 @@ class ForgetPerson(Input):
 
 
 def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
-    """Returns the routes ``/inbox``, ``/threads``, ``/deliveries``, ``/explain``, ``/people`` and, with ``reload``,
-    ``/reload``."""
+    """Returns the routes ``/inbox``, ``/threads``, ``/deliveries``, ``/feedback``, ``/explain``, ``/people`` and, with
+    ``reload``, ``/reload``."""
     routes = _OperatorRoutes(services, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
@@ -54,6 +56,7 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
     )  # fmt: skip
     add("/threads/{thread_id}", routes.thread, response_model=ThreadTimeline, responses=problems(401, 403, 404))
     add("/deliveries", routes.deliveries, response_model=Deliveries, responses=problems(401, 403, 422))
+    add("/feedback", routes.feedback, response_model=FoundFeedback, responses=problems(401, 403, 422))
     add("/explain", routes.explain, response_model=Explained, responses=problems(401, 403, 404, 422))
     add(
         "/people/{person}/forget", routes.forget, methods=["POST"], response_model=Forgotten,
@@ -121,6 +124,11 @@ class _OperatorRoutes:
         await self._identities.operator(request.scope)
         rows = await self._overview.deliveries(query.status, query.limit)
         return Answer(shape(Deliveries, deliveries=rows))
+
+    async def feedback(self, request: Request, query: Annotated[FeedbackQuery, Query()]) -> Response:
+        """Return what people think of answers: all opinions counted by agent, value and reason, and the newest."""
+        await self._identities.operator(request.scope)
+        return Answer(shape(FoundFeedback, await self._overview.feedback(query.since, query.agent, query.limit)))
 
     async def explain(self, request: Request, query: Annotated[ExplainQuery, Query()]) -> Response:
         """Explain why a Slack message was routed to its agent."""

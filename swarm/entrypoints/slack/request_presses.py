@@ -90,6 +90,10 @@ class Deciding(Protocol):
         """Stores everything that a person has entered so far."""
         ...
 
+    async def is_first_refusal(self, person: str, refusal: SwarmError) -> bool:
+        """Whether a person sees this refusal for the first time today, or for the limit, within a minute."""
+        ...
+
     async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
         """Records an attempt with values that no button or form of ours sends."""
         ...
@@ -125,6 +129,8 @@ class RequestDoor:
             words = await self._press(press)
         except Invalid as error:
             words = await self._problem_text(press, error)
+        except (Forbidden, RateLimited) as error:
+            words = error.message if await self._decisions.is_first_refusal(press.person, error) else None
         except SwarmError as error:
             words = error.message
         except Exception:  # noqa: BLE001  the person should see any failure

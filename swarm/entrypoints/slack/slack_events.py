@@ -11,10 +11,9 @@ acknowledge an event without authorisation, and it would hide deletions of our o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol, TypeVar
 
@@ -37,15 +36,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from swarm.domain.button_actions import ButtonPressed, SessionStopped
+from swarm.domain.button_actions import ButtonPressed, PressResult, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
-from swarm.domain.text.slack_text import safe
+from swarm.entrypoints.slack.button_presses import ButtonDoor, Press
+from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
 from swarm.processes.background import BackgroundTasks
-from swarm.slack.incoming.fields import JsonObject, text_at
-from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event
+from swarm.slack.incoming.fields import JsonObject
+from swarm.slack.incoming.payloads import session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
 
@@ -53,8 +53,8 @@ T = TypeVar("T")
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 
-_WHISPER_SECONDS: Final = 1.5
 _DRAIN_SECONDS: Final = 1.5  # time limit of close() for events in progress
+_LATE_SECONDS: Final = 0.3  # and for answers after an acknowledgement
 
 _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
 """Bolt's errors for a payload that does not have the structure of Slack's payloads."""
@@ -64,9 +64,6 @@ _log = structlog.get_logger(__name__)
 _BOLT_LOGGER: Final = "swarm.slack.bolt"
 
 Handle = Callable[[SlackEvent], Awaitable[None]]
-
-Press = Callable[[ButtonPressed], Awaitable[str | None]]
-"""Handles a button press. The returned text is shown only to the person who pressed the button."""
 
 Stopped = Callable[[SessionStopped], Awaitable[None]]
 """Handles a press of Slack's own Stop button. The same press may arrive more than once."""
@@ -88,7 +85,7 @@ class _EventMonitor(Protocol):
         ...
 
 
-async def ignore_press(press: ButtonPressed) -> str | None:
+async def ignore_press(press: ButtonPressed) -> PressResult:
     """Ignores a button press; the default handler for entry points without buttons."""
     return None
 
@@ -99,7 +96,7 @@ class SlackEntryPoint:
     ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:
     :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` receives every press of a button
     under one of our messages, whatever its action; ``stopped`` receives every press of Slack's own Stop button;
-    ``requests`` receives what people do about requests, before ``press``.
+    ``requests`` receives what people do about requests, before ``press``; ``commands`` slash commands and Home tabs.
     """
 
     def __init__(
@@ -110,6 +107,7 @@ class SlackEntryPoint:
         *,
         stopped: Stopped | None = None,
         requests: RequestDoor | None = None,
+        commands: CommandDoor | None = None,
         hearing: _EventMonitor | None = None,
         app_token: str | None = None,
         signing_secret: str | None = None,
@@ -126,7 +124,9 @@ class SlackEntryPoint:
         self._closing = False
         self._running = BackgroundTasks()
         self._hearing = hearing
-        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, requests, hearing))
+        self._commands = commands
+        doors = [door for door in (commands, requests) if door]
+        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, doors, hearing))
 
     @property
     def connected(self) -> bool:
@@ -172,6 +172,8 @@ class SlackEntryPoint:
         """Stops accepting events, lets running handlers finish, and closes the connection within three seconds."""
         self._closing = True
         await self._running.wait(_DRAIN_SECONDS)
+        if self._commands is not None:
+            await self._commands.close(_LATE_SECONDS)
         if self._socket is not None:
             await self._socket.close()
 
@@ -268,27 +270,22 @@ class _Events(AsyncMiddleware):
         handle: Handle,
         press: Press,
         stopped: Stopped | None,
-        requests: RequestDoor | None,
+        doors: Sequence[RequestDoor | CommandDoor],
         hearing: _EventMonitor | None,
     ) -> None:
         self._gateway = gateway
         self._handle = handle
-        self._press = press
+        self._buttons = ButtonDoor(gateway, press)
         self._stopped = stopped
-        self._requests = requests
+        self._doors = doors
         self._hearing = hearing
 
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
     ) -> BoltResponse:
-        if "command" in req.body:
-            return _without_command(text_at(req.body, "command"))
-        answer = await self._requests.handle(req.body) if self._requests else None
-        if answer:
-            return answer
-        press = button_pressed(req.body)
-        if press:
-            return await self._pressed(press)
+        for door in self._doors:
+            if answer := await door.handle(req.body):
+                return answer
         stop = session_stopped(req.body)
         if stop and self._stopped:
             return await self._take(self._stopped, stop, req.body)
@@ -323,31 +320,9 @@ class _Events(AsyncMiddleware):
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
-    async def _pressed(self, press: ButtonPressed) -> BoltResponse:
-        """Handles a button press. Slack sends a press only once, and shows the person a warning if it is not
-        acknowledged."""
-        try:
-            words = await self._press(press)
-        except Exception:  # noqa: BLE001  the person should see any failure
-            _log.exception("A button press was not handled.", action="slack_press_failed", button=press.action_id)
-            return BoltResponse(status=500)
-        if words:
-            with contextlib.suppress(TimeoutError):  # the acknowledgement is more important
-                async with asyncio.timeout(_WHISPER_SECONDS):
-                    await self._gateway.whisper(press.channel, press.user_id, words, press.thread_ts)
-        return BoltResponse(status=200)
-
 
 def _refusal(error: SwarmError) -> BoltResponse:
     return _json(error.status, {"error": describe(error)})
-
-
-def _without_command(command: str) -> BoltResponse:
-    """Answers a slash command. The app has no commands yet, and silence would look as if the command had worked."""
-    text = (
-        f"{safe(command)} does nothing, since I have no commands. Mention me in a message, or send me a direct message."
-    )
-    return _json(200, {"response_type": "ephemeral", "text": text})
 
 
 def _json(status: int, body: object) -> BoltResponse:

@@ -75,6 +75,12 @@ class DeliveriesQuery(Input):
     limit: Limit = 100
 
 
+class FeedbackQuery(Input):
+    since: Annotated[str | None, Field(max_length=40, description="A time in ISO 8601.")] = None
+    agent: Annotated[str | None, Field(max_length=32, description="An agent's name.")] = None
+    limit: Limit = 100
+
+
 class ExplainQuery(Input):
     message: Annotated[str, Field(max_length=500, description="CHANNEL:TS, a message's link, or an inbox message id.")]
 
@@ -161,6 +167,41 @@ class DeliveryRow(TypedDict):
     sent_ts: str | None
     error: str | None
     created_at: str
+
+
+class FeedbackCountRow(TypedDict):
+    """The number of equal opinions of one agent's answers."""
+
+    agent: str
+    value: str
+    reason: str | None
+    count: int
+
+
+class FeedbackRow(TypedDict):
+    """A person's opinion of an answer."""
+
+    id: str
+    agent: str
+    value: str
+    reason: str | None
+    comment: str | None
+    user_id: str
+    answer_id: str
+    run_id: str | None
+    trace_id: str | None
+    conversation_id: str
+    channel: str
+    thread_ts: str
+    message_ts: str
+    created_at: str
+
+
+class FoundFeedback(TypedDict):
+    """All opinions counted, and the newest in full."""
+
+    counts: list[FeedbackCountRow]
+    feedback: list[FeedbackRow]
 
 
 class Agents(TypedDict):

@@ -42,6 +42,7 @@ from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
 from swarm.services.rules.fencing import ThreadReference, authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall
+from swarm.services.rules.silence import check_may_show
 from swarm.store import history, idempotency_keys, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -156,6 +157,7 @@ def _held(tx: Transaction, upload: _Upload) -> Thread:
         )
     if thread is None:
         raise Invalid("This task has no thread in Slack.", fields={"task_id": "a task with a thread"})
+    check_may_show(thread, "a file cannot be the first thing that people see")
     root = transcript.find(tx, thread.team, thread.channel, thread.thread_ts)
     if root is not None and root["deleted_at"] is not None:
         raise Conflict("The thread's first message was deleted in Slack, so no file can be posted there.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from swarm.domain.model.threads import (
     AuthorKind,
     ChannelType,
     ContextState,
+    Silence,
     Standing,
     Thread,
     TranscriptMessage,
@@ -31,7 +32,7 @@ from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
 from swarm.domain.request_texts import decision_lines
-from swarm.domain.text.slack_text import mentioned_ids, preview, readable
+from swarm.domain.text.slack_text import mentioned_ids, preview, readable, with_names
 from swarm.domain.watchers import TriggerClaimed
 from swarm.services.tasks.task_view import view
 from swarm.store import agent_messages, agents, tasks
@@ -67,6 +68,12 @@ class Claimed:
     @property
     def created_at(self) -> int:
         return (self.notice or self.task or self.inbox_messages[0]).created_at
+
+    @property
+    def instruction(self) -> str | None:
+        """How to do the work this time; for several messages, all their instructions, each once."""
+        parts = (one.instruction for one in ((self.task,) if self.task else self.inbox_messages))
+        return "\n\n".join(dict.fromkeys(filter(None, parts))) or None
 
     def told(self, now: int) -> TriggerClaimed:
         """Returns the metric event of the claim."""
@@ -235,12 +242,14 @@ class Triggers:
 
     async def conversation(self, conversation: ThreadTranscript) -> tuple[ThreadView, ThreadTranscript]:
         """Returns the place of a conversation, and the conversation in readable text."""
-        names = await self._names(conversation.said)
+        names = await self._names(conversation)
         said = tuple(_named(message, names) for message in conversation.said)
+        inbox_messages = tuple(_rendered(one, names) for one in conversation.inbox_messages)
         answer = conversation.previous_answer
         channel_name = await self._directory.channel_name(conversation.thread.channel)
         place = self._place(conversation.thread, channel_name)
-        return place, replace(conversation, said=said, previous_answer=readable(answer, names) if answer else None)
+        previous = readable(answer, names) if answer else None
+        return place, replace(conversation, said=said, inbox_messages=inbox_messages, previous_answer=previous)
 
     async def _described(self, agent: Agent, claim: ClaimContents) -> Trigger | Exception:
         try:
@@ -253,6 +262,11 @@ class Triggers:
         place, conversation = await self.conversation(whole.conversation) if whole.conversation else (None, None)
         views = inbox_message_views(conversation) if conversation else ()
         notice = await self._notice(claim.notice, whole) if claim.notice else None
+        silence = conversation.thread.silence if conversation else None
+        overthink = (
+            all(one.silent for one in claim.inbox_messages) if claim.inbox_messages else silence is Silence.SILENT
+        )
+        is_humble = silence is Silence.ASKED and not overthink
         incomplete = bool(conversation and conversation.thread.context is not ContextState.COMPLETE)
         prompt = PromptInput(
             role=agent.role,
@@ -267,12 +281,16 @@ class Triggers:
             history_characters=self._operating_policy.history_characters,
             context_incomplete=incomplete,
             by_strangers=whole.started_by is StartedBy.STRANGERS,
+            overthink=overthink,
+            humble_followup=is_humble,
             previous_reply=conversation.previous_answer if conversation else None,
             notice_text=notice.text if notice else None,
             notice_author=notice.actor_name if notice else None,
             notice_channel=notice.channel if notice else None,
             task=whole.task,
             requester_name=await self._requester_name(whole.task),
+            offers_humans=bool(place and self._operating_policy.policy(place.channel).escalation),
+            instruction=claim.task.instruction if claim.task else None,
             decisions=tuple("\n".join(decision_lines(request)) for request in claim.requests),
         )
         return Trigger(
@@ -292,6 +310,9 @@ class Triggers:
             task=whole.task,
             started_by=whole.started_by,
             requests=claim.requests,
+            overthink=overthink,
+            humble_followup=is_humble,
+            instruction=claim.instruction,
         )
 
     async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:
@@ -313,10 +334,12 @@ class Triggers:
             return None
         return (await self._look_up({task.requester}, ""))[task.requester]
 
-    async def _names(self, said: Iterable[TranscriptMessage]) -> Mapping[str, str]:
+    async def _names(self, conversation: ThreadTranscript) -> Mapping[str, str]:
         """Returns the names of all authors and mentioned people. Agents' messages already contain their names."""
         wanted: dict[str, AuthorKind] = {}
-        for message in said:
+        for inbox_message in conversation.inbox_messages:
+            wanted |= dict.fromkeys(mentioned_ids(inbox_message.message or ""), AuthorKind.USER)
+        for message in conversation.said:
             wanted |= dict.fromkeys(mentioned_ids(message.text), AuthorKind.USER)
             if message.kind is not AuthorKind.AGENT and message.author == message.author_id:
                 wanted[message.author_id] = message.kind
@@ -334,7 +357,6 @@ class Triggers:
         return {**known, **dict(zip(unknown, names, strict=True))}
 
     def _place(self, thread: Thread, channel_name: str) -> ThreadView:
-        link = f"{self._me.url.rstrip('/')}/archives/{thread.channel}/p{thread.thread_ts.replace('.', '')}"
         return ThreadView(
             id=thread.id,
             team=thread.team,
@@ -342,14 +364,14 @@ class Triggers:
             channel_name=channel_name if thread.channel_type is ChannelType.DM else f"#{channel_name}",
             channel_type=thread.channel_type,
             thread_ts=thread.thread_ts,
-            permalink=link,
+            permalink=self._me.link(thread.channel, thread.thread_ts),
         )
 
 
 def inbox_message_views(conversation: ThreadTranscript) -> tuple[InboxMessageView, ...]:
-    """Returns the inbox messages of a readable conversation, each with its complete text.
+    """Returns the inbox messages of a readable conversation, each with its complete text for the agent.
 
-    A deleted message has no text.
+    A deleted message has no text. An alert's text is its template, and its preview the alert itself.
     """
     messages = {message.ts: message for message in conversation.said}
     return tuple(_view(inbox_message, messages.get(inbox_message.ts)) for inbox_message in conversation.inbox_messages)
@@ -359,7 +381,7 @@ def _view(inbox_message: InboxMessage, message: TranscriptMessage | None) -> Inb
     text = message.text if message else ""
     return InboxMessageView(
         id=inbox_message.id,
-        text=text,
+        text=text if inbox_message.message is None else inbox_message.message,
         preview=preview(text),
         user_id=message.author_id if message else "",
         user_name=message.author if message else "",
@@ -372,7 +394,13 @@ def _view(inbox_message: InboxMessage, message: TranscriptMessage | None) -> Inb
         files=message.files if message else (),
         standing=message.standing if message else Standing.UNVERIFIED,
         task_id=inbox_message.task_id,
+        instruction=inbox_message.instruction,
     )
+
+
+def _rendered(inbox_message: InboxMessage, names: Mapping[str, str]) -> InboxMessage:
+    message = inbox_message.message
+    return inbox_message if message is None else replace(inbox_message, message=with_names(message, names))
 
 
 def _named(message: TranscriptMessage, names: Mapping[str, str]) -> TranscriptMessage:

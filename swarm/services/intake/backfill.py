@@ -108,7 +108,9 @@ class Backfill:
         in time.
         """
         authors = people_among(message.author for message in messages)
-        known = {author.id: author for author in await asyncio.gather(*map(self._standings.settled, authors))}
+        channel = messages[0].channel if messages else ""
+        identifying = (self._standings.ready(author, channel) for author in authors)
+        known = {author.id: author for author in await asyncio.gather(*identifying)}
         return [_marked(message, known, self._operating_policy.policy(message.channel)) for message in messages]
 
 

@@ -1,16 +1,16 @@
 """Turns Slack events into inbox messages, acknowledged only after the commit.
 
 Concurrent messages share a transaction (`posted`); each edit and each deletion has its own. A message that would become
-work, or that belongs to a tracked thread, requires the standing of its author. If the process does not know the
-standing, the message has no effect, Slack is asked, and the event is handled again. If Slack does not answer in time,
-the message waits in the database (`verify`).
+work, or that belongs to a tracked thread, requires the standing of its author, and whatever lists of people need. If
+the process does not know this, the message has no effect, Slack is asked, and the event is handled again. If Slack does
+not answer in time, the message waits in the database (`verify`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from swarm.domain.access import Me
+from swarm.domain.access import NOTHING_MISSING, STANDING_MISSING, Me, MissingFacts
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.threads import Author, MessageDeleted, MessageEdited, SlackEvent, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
@@ -26,7 +26,7 @@ from swarm.store import forgotten
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
-from swarm.store.threads import early, threads, transcript
+from swarm.store.threads import alerts, early, threads, transcript
 
 
 class Ingest:
@@ -52,22 +52,25 @@ class Ingest:
         """Stores and routes one event. A repeated event changes nothing."""
         roster = await self._rosters.current()
         match event:
-            case SlackMessage(author=author):
-                known = Posted(message=replace(event, author=self._standings.known(author)), roster=roster)
-                if not await self._route(known):
-                    settled = replace(event, author=await self._standings.settled(author))
-                    final = Posted(message=settled, roster=roster, is_final=True)
-                    await self._route(final)
-            case MessageEdited(message=SlackMessage(author=author)):
-                known_edit = _edited_by(event, self._standings.known(author))
-                if not await self._database.write(self._edited, known_edit, roster):
-                    settled_edit = _edited_by(event, await self._standings.settled(author))
+            case SlackMessage(author=author, channel=channel):
+                known = replace(event, author=self._standings.known(author, channel))
+                missing = await self._route(Posted(message=known, roster=roster))
+                if missing:
+                    settled = replace(event, author=await self._standings.settled(known.author, missing))
+                    await self._route(Posted(message=settled, roster=roster, is_final=True))
+            case MessageEdited(message=SlackMessage(author=author, channel=channel)):
+                known_edit = _edited_by(event, self._standings.known(author, channel))
+                missing = await self._database.write(self._edited, known_edit, roster)
+                if missing:
+                    settled_edit = _edited_by(event, await self._standings.settled(known_edit.message.author, missing))
                     await self._database.write(self._edited, settled_edit, roster, is_final=True)
             case MessageDeleted():
                 await self._database.write(self._deleted, event)
 
-    async def _route(self, posted: Posted) -> bool:
-        """With a limit of messages per person, each message has a transaction of its own: the rows of people and of
+    async def _route(self, posted: Posted) -> MissingFacts:
+        """Returns what must be known about the author first.
+
+        With a limit of messages per person, each message has a transaction of its own: the rows of people and of
         threads would be locked in another order by each process.
         """
         if self._limits_people:
@@ -75,33 +78,41 @@ class Ingest:
             return result
         return await self._database.write_together(self._posted.route, posted)
 
-    async def resume(self, message: SlackMessage) -> None:
-        """Routes a message after its author is verified."""
-        await self._database.write(self._resumed, message, await self._rosters.current())
+    async def resume(self, message: SlackMessage) -> MissingFacts:
+        """Routes a message that has waited for facts about its author. Returns the facts that are still missing; then
+        the message goes on waiting.
+        """
+        return await self._database.write(self._resumed, message, await self._rosters.current())
 
     async def postpone(self, message: SlackMessage, seconds: float) -> None:
         """Extends the wait of a message for the verification of its author."""
         await self._database.write(early.postpone, self._me.team, message, seconds)
 
-    def _resumed(self, tx: Transaction, message: SlackMessage, roster: Roster) -> None:
-        if early.unpark(tx, self._me.team, message):
-            self._posted.route(tx, [Posted(message=message, roster=roster, is_final=True)])
-            if message.edited_ts:  # the edit may have added the mention
-                self._edited(tx, MessageEdited(message=message, previous_text=None), roster, is_final=True)
+    def _resumed(self, tx: Transaction, message: SlackMessage, roster: Roster) -> MissingFacts:
+        team = self._me.team
+        if not early.hold(tx, team, message):
+            return NOTHING_MISSING  # deleted, or routed by another process
+        (missing,) = self._posted.route(tx, [Posted(message=message, roster=roster)])
+        if missing:
+            return missing
+        early.unpark(tx, team, message)
+        if message.edited_ts:  # the edit may have added the mention
+            self._edited(tx, MessageEdited(message=message, previous_text=None), roster, is_final=True)
+        return NOTHING_MISSING
 
-    def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster, *, is_final: bool = False) -> bool:
-        """Applies an edit to unread messages, and notifies agents that are already working on them. Returns False,
-        without an effect, if the standing of the author is needed first.
+    def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster, *, is_final: bool = False) -> MissingFacts:
+        """Applies an edit to unread messages, and notifies agents that are already working on them. Returns what must
+        be known about the author before a mention that the edit has added is routed; with ``is_final``, the message
+        then waits for it.
         """
         message, team = event.message, self._me.team
         if message.edited_ts is None or self._me.wrote(message.author):
-            return True  # Slack unfurled a link, or the post is the swarm's own
+            return NOTHING_MISSING  # Slack unfurled a link, or the post is the swarm's own
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
-            return True
+            return NOTHING_MISSING
         adds_mention = names_swarm(message.own_text, self._me) and not names_swarm(event.previous_text or "", self._me)
-        is_unsure = adds_mention and message.author.standing is None
-        if is_unsure and not is_final:
-            return False
+        if adds_mention and message.author.standing is None and not is_final:
+            return STANDING_MISSING
         thread = threads.at(tx, team, message.channel, message.root_ts)
         if thread is None and not message.is_root:
             thread = self._changed_early(tx, message)
@@ -109,7 +120,7 @@ class Ingest:
             early.change(tx, team, message)  # the message may be waiting for its author
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
-            return True  # a late event with an outdated text
+            return NOTHING_MISSING  # a late event with an outdated text
         inbox_messages = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.own_text, self._me):
             transcript.keep(tx, team, [self._posted.marked(message)])
@@ -117,16 +128,27 @@ class Ingest:
             message=message, roster=roster, thread=thread, change=Change.EDITED, was_routed=bool(inbox_messages)
         )
         self._posted.decisions.decide_all(tx, [routing])
+        inbox_messages = inbox.reword(tx, inbox_messages, self._posted.decisions.text_for_agent(message))
         if stored and stored["text"] != message.text:
             erase_edited(tx, thread, stored, message.text, inbox_messages)
         if routing.decision.outcome is RoutingOutcome.EDITED:
             if stored is None or stored["text"] != message.text:
                 self._tell_of_edit(tx, message, inbox_messages)
-        elif is_unsure:
-            early.park(tx, team, message)
+            if adds_mention:
+                missing = self._posted.decisions.missing(routing)
+                if missing and not is_final:
+                    return missing
+                if not missing:
+                    self._posted.ask_after_all(tx, routing, inbox_messages)
         elif adds_mention:
-            self._route_edit(tx, routing)
-        return True
+            missing = self._posted.decisions.missing(routing)
+            if missing and not is_final:
+                return missing
+            if missing:
+                early.park(tx, team, message)
+            else:
+                self._route_edit(tx, routing)
+        return NOTHING_MISSING
 
     def _changed_early(self, tx: Transaction, message: SlackMessage) -> Thread | None:
         """Changes a reply that is kept in case its thread is opened later. Returns the thread if it has been opened."""
@@ -157,7 +179,7 @@ class Ingest:
         if routing.decision.targets or self._posted.decisions.is_to_be_told(tx, routing):
             if routing.thread is None:
                 self._posted.open(tx, [routing])
-            transcript.route(tx, self._me.team, [self._posted.marked(routing.message)])
+            transcript.route(tx, self._me.team, [self._posted.marked(routing.message, routing.decision)])
             self._posted.act(tx, [routing])
 
     def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
@@ -169,6 +191,7 @@ class Ingest:
         if thread is None and event.thread_ts:
             early.lock(tx, team, [(event.channel, root_ts)])
         early.drop(tx, team, event.channel, root_ts, event.ts)  # the message may wait for its thread or its author
+        alerts.end(tx, team, event.channel, event.ts)
         was = transcript.find(tx, team, event.channel, event.ts)
         if not transcript.mark_deleted(tx, team, event.channel, event.ts, event.thread_ts):
             return

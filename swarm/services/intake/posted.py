@@ -7,7 +7,8 @@ Storing is separate from routing: a history read may have stored a message befor
 that sets ``routed_at`` routes the message, so a message is routed once, however often and in whichever form Slack
 reports it.
 
-Lock order: the threads of all messages, then the places of new threads, then tasks, messages and queue heads.
+Lock order: the groups of alerts, the threads of all messages, the places of new threads, then tasks, messages and queue
+heads.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from swarm.domain.access import Me, standing_in
-from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, SlackMessage
+from swarm.domain.access import Me, MissingFacts, standing_in
+from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, Silence, SlackMessage, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome
 from swarm.services.intake.decisions import Decisions, Routing, counts
+from swarm.services.outbox.alert_repeats import show_repeats
 from swarm.services.requests.words import answer_in_words
 from swarm.services.rules.participants import Standings
 from swarm.services.rules.system_messages import show_answered, show_stored, tell_refused, tell_routed
@@ -31,21 +34,24 @@ from swarm.services.runs.run_control import stop_latest, stop_thread
 from swarm.store import history, requests, task_queries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.inbox.inbox import NewInboxMessage
+from swarm.store.inbox.inbox import InboxMessage, NewInboxMessage
 from swarm.store.inbox.queues import Lane
 from swarm.store.tasks import Task
-from swarm.store.threads import early, people, threads, transcript, watermarks
+from swarm.store.threads import alerts, early, people, threads, transcript, watermarks
 from swarm.store.threads.threads import NewThread
 
 EARLY_SECONDS: Final = 600
 """A reply written this long after its thread's first message cannot have overtaken it."""
+
+_ASKED: Final = "its author has mentioned the swarm after all"
+_ANSWERABLE: Final = frozenset({InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.DISMISSED, InboxStatus.DEAD})
 
 _CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Posted:
-    """A posted message. With ``is_final``, it is parked if its author's standing is needed and unknown."""
+    """A posted message. With ``is_final``, it is parked if needed facts about its author are missing."""
 
     message: SlackMessage
     roster: Roster
@@ -62,14 +68,24 @@ class PostedMessages:
         self._operating_policy = operating_policy
         self._standings = standings
 
-    def route(self, tx: Transaction, posted: Sequence[Posted]) -> list[bool]:
-        """Routes messages in order. The result of a message is False, without an effect, if the standing of its author
-        is needed first.
+    def route(self, tx: Transaction, posted: Sequence[Posted]) -> list[MissingFacts]:
+        """Routes messages in order. Returns, for each message, what must be known about its author first; then routing
+        had no effect.
         """
-        routings = [Routing(message=new.message, roster=new.roster, is_final=new.is_final) for new in posted]
+        routings = [
+            Routing(
+                message=new.message,
+                roster=new.roster,
+                is_final=new.is_final,
+                digest=self.decisions.digest(new.message),
+            )
+            for new in posted
+        ]
+        if grouped := [(routing.message.channel, routing.digest) for routing in routings if routing.digest]:
+            alerts.lock(tx, self._me.team, grouped)
         # Own posts are added to the transcript when they are sent.
         self._route_in_waves(tx, [found for found in routings if not self._me.wrote(found.message.author)])
-        return [routing.is_done for routing in routings]
+        return [routing.missing for routing in routings]
 
     def _route_in_waves(self, tx: Transaction, routings: Iterable[Routing]) -> None:
         waves: list[list[Routing]] = []
@@ -78,6 +94,8 @@ class PostedMessages:
             keys = {routing.place, (routing.message.channel, routing.message.ts)}
             if self._operating_policy.messages_per_minute is not None:
                 keys.add(("", routing.message.author.id))
+            if routing.digest:
+                keys.add((routing.message.channel, routing.digest))
             number = max(next_wave.get(key, 0) for key in keys)
             next_wave |= dict.fromkeys(keys, number + 1)
             waves += [[]] if number == len(waves) else []
@@ -121,29 +139,32 @@ class PostedMessages:
         self.decisions.decide_all(tx, [routing for routing in unsure if routing.thread])
 
     def _settled(self, tx: Transaction, wave: Sequence[Routing]) -> list[Routing]:
-        """Returns the messages that can be routed. The others need the standing of their author first."""
-        unsettled = [
-            routing
-            for routing in wave
-            if routing.message.author.standing is None and (routing.thread or routing.decision.is_work)
-        ]
-        for routing in unsettled:
-            routing.is_done = routing.is_final
+        """Returns the messages that can be routed. The others need facts about their author first."""
+        unsettled = [(routing, missing) for routing in wave if (missing := self.decisions.missing(routing))]
+        for routing, missing in unsettled:
             if routing.is_final:
                 self._park(tx, routing)
-        return [routing for routing in wave if routing not in unsettled]
+            else:
+                routing.missing = missing
+        waiting = [routing for routing, _ in unsettled]
+        return [routing for routing in wave if routing not in waiting]
 
     def _park(self, tx: Transaction, routing: Routing) -> None:
-        """Parks a message until Slack reports its author's standing. Until then the message is only context."""
+        """Parks a message until Slack reports what is missing about its author. Until then the message is only
+        context.
+        """
         if routing.thread:
-            transcript.keep(tx, self._me.team, [routing.message])
+            transcript.keep(tx, self._me.team, [self.marked(routing.message)])
         early.park(tx, self._me.team, routing.message)
         reason = "it waits until Slack identifies its author"
+        if routing.message.author.standing:
+            reason = "it waits until Slack says whether its author is on a list of allowed people"
         routing.decision = Decision(outcome=RoutingOutcome.UNVERIFIED, reason=reason)
         _note(tx, [routing])
 
     def _route_together(self, tx: Transaction, routings: Sequence[Routing]) -> None:
         team = self._me.team
+        routings = self._without_known_repeats(tx, routings)
         self._open_new(
             tx,
             [
@@ -158,11 +179,26 @@ class PostedMessages:
             if routing.decision.outcome is RoutingOutcome.STOP:
                 self._stop_latest(tx, routing)
         _note(tx, [routing for routing in untracked if routing.decision.outcome is not RoutingOutcome.STOP])
-        first = transcript.route(tx, team, [self.marked(routing.message) for routing in tracked])
+        first = transcript.route(tx, team, [self.marked(routing.message, routing.decision) for routing in tracked])
         routed = [routing for routing in tracked if (routing.message.channel, routing.message.ts) in first]
         threads.touch(tx, [routing.opened.id for routing in routed if not routing.is_new])
         self.act(tx, routed)
         self._route_early(tx, [routing for routing in routed if routing.is_new])
+
+    def _without_known_repeats(self, tx: Transaction, routings: Sequence[Routing]) -> Sequence[Routing]:
+        """Counts repeated alerts, and shows the count in the thread of the first one. Returns the messages without
+        repeats that were counted before.
+        """
+        known: list[Routing] = []
+        for routing in routings:
+            if routing.decision.outcome is not RoutingOutcome.ALERT_REPEATED or not routing.repeats:
+                continue
+            place = (self._me.team, routing.message.channel)
+            if alerts.add(tx, *place, routing.message.ts, routing.digest or "", routing.repeats):
+                show_repeats(tx, *place, routing.repeats)
+            else:
+                known.append(routing)
+        return [routing for routing in routings if routing not in known]
 
     def _open_new(self, tx: Transaction, routings: Sequence[Routing]) -> None:
         if routings:
@@ -190,7 +226,7 @@ class PostedMessages:
         opening = {routing.place: routing for routing in openings}
         replies = [
             Routing(
-                message=replace(reply, author=self._standings.known(reply.author)),
+                message=replace(reply, author=self._standings.known(reply.author, reply.channel)),
                 roster=opening[reply.channel, reply.root_ts].roster,
                 is_final=True,
             )
@@ -199,9 +235,13 @@ class PostedMessages:
         ]
         self._route_in_waves(tx, replies)
 
-    def marked(self, message: SlackMessage) -> SlackMessage:
-        """Returns the message in its stored form, with the author's standing in this channel."""
+    def marked(self, message: SlackMessage, decision: Decision | None = None) -> SlackMessage:
+        """Returns the message in its stored form, with the author's standing in this channel. A message that its agent
+        refuses is marked as not allowed as well.
+        """
         standing = standing_in(message.author, self._operating_policy.policy(message.channel))
+        if standing is Standing.MEMBER and decision and decision.denial and not decision.targets:
+            standing = Standing.NOT_ALLOWED
         return replace(message, author=replace(message.author, standing=standing))
 
     def act(self, tx: Transaction, routings: Sequence[Routing]) -> None:
@@ -219,15 +259,46 @@ class PostedMessages:
         addressed = self._without_answers(tx, addressed)
         # First, because messages are locked before queue heads.
         owners = ((found.opened, found.decision.new_owner_id, found.decision.reason) for found in addressed)
-        hand_over_all(tx, [(thread, owner_id, reason) for thread, owner_id, reason in owners if owner_id])
+        changed = [(thread, owner_id, reason) for thread, owner_id, reason in owners if owner_id]
+        hand_over_all(tx, changed, self._operating_policy)
+        self._ask(tx, addressed)
         made = self._address(tx, addressed)
         if self._operating_policy.messages_per_minute is not None:
             authors = [routing.message.author.id for routing in made if counts(tx, routing.message)]
             people.count(tx, self._me.team, authors)
-        messages = [(routing.opened, routing.message.ts) for routing in made]
+        loud = [routing for routing in made if not routing.decision.silent]
+        messages = [(routing.opened, routing.message.ts) for routing in loud]
         show_stored(tx, messages, self._operating_policy.reactions)
-        for routing in made:
+        for routing in addressed:
+            if routing.digest and routing.decision.outcome is RoutingOutcome.ALERT:
+                ts = routing.message.ts
+                alerts.add(tx, self._me.team, routing.message.channel, ts, routing.digest, ts)
+        for routing in loud:
             tell_routed(tx, routing.opened, routing.message, routing.decision, routing.roster)
+            if routing.decision.denial:  # by one of several named agents
+                key = self.decisions.told_key(tx, routing)
+                tell_refused(tx, routing.opened, routing.message, routing.decision, key)
+
+    def _ask(self, tx: Transaction, routings: Sequence[Routing]) -> None:
+        """Ends the silence of threads in which somebody asks."""
+        asked = [routing for routing in routings if routing.decision.asks and routing.opened.is_silent]
+        threads.ask(tx, [routing.opened.id for routing in asked])
+        for routing in asked:
+            routing.thread = replace(routing.opened, silence=Silence.ASKED)
+
+    def ask_after_all(self, tx: Transaction, routing: Routing, inbox_messages: Sequence[InboxMessage]) -> None:
+        """Acts on a mention that an edit has added to a silent message: it is handed out again if it has ended."""
+        silent = [message for message in inbox_messages if message.silent and message.status in _ANSWERABLE]
+        if not silent or routing.message.author.standing is None:
+            return
+        threads.ask(tx, [routing.opened.id])
+        thread = threads.locked(tx, routing.opened.id)
+        if thread.owner_id is None and silent[0].agent_id:
+            hand_over_all(tx, [(thread, silent[0].agent_id, _ASKED)], self._operating_policy)
+        inbox.ask(tx, silent)
+        for message in silent:
+            inbox.move(tx, InboxStep.RETRY, message, reason=_ASKED)
+        show_stored(tx, [(thread, routing.message.ts)], self._operating_policy.reactions)
 
     def _without_answers(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:
         """Returns the messages that do not answer an open request; the others get ✅ and go to no agent."""
@@ -260,7 +331,7 @@ class PostedMessages:
             if target.agent_id and not routing.is_new
         ]
         working = task_queries.active_in_lanes(tx, lanes)
-        wanted = {new.id: (routing, new) for routing in routings for new in _inbox_messages(routing, working)}
+        wanted = {new.id: (routing, new) for routing in routings for new in self._inbox_messages(routing, working)}
         incomplete = {new.thread_id for _, new in wanted.values() if new.wait_for_context_seconds is not None}
         threads.want_whole(tx, sorted(incomplete))
         asked = {thread_id for _, thread_id in lanes}
@@ -271,23 +342,26 @@ class PostedMessages:
             stored(tx, new.id, working.get((new.agent_id or "", new.thread_id)))
         return list(dict.fromkeys(wanted[new.id][0] for new in added))
 
-
-def _inbox_messages(routing: Routing, working: Mapping[Lane, Task]) -> Iterator[NewInboxMessage]:
-    thread, message = routing.opened, routing.message
-    is_whole = thread.context is ContextState.COMPLETE
-    for target in sorted(routing.decision.targets, key=lambda target: target.agent_id or ""):
-        task = working.get((target.agent_id or "", thread.id))
-        yield NewInboxMessage(
-            thread_id=thread.id,
-            agent_id=target.agent_id,
-            team=thread.team,
-            channel=message.channel,
-            ts=message.ts,
-            matched_by=target.matched_by,
-            reason=routing.decision.reason,
-            wait_for_context_seconds=None if is_whole else CONTEXT_WAIT_SECONDS,
-            task_id=task.id if task else None,
-        )
+    def _inbox_messages(self, routing: Routing, working: Mapping[Lane, Task]) -> Iterator[NewInboxMessage]:
+        thread, message = routing.opened, routing.message
+        is_whole = thread.context is ContextState.COMPLETE
+        is_alert = routing.decision.outcome is RoutingOutcome.ALERT
+        text = self.decisions.text_for_agent(message) if is_alert else None
+        for target in sorted(routing.decision.targets, key=lambda target: target.agent_id or ""):
+            task = working.get((target.agent_id or "", thread.id))
+            yield NewInboxMessage(
+                thread_id=thread.id,
+                agent_id=target.agent_id,
+                team=thread.team,
+                channel=message.channel,
+                ts=message.ts,
+                matched_by=target.matched_by,
+                reason=routing.decision.reason,
+                wait_for_context_seconds=None if is_whole else CONTEXT_WAIT_SECONDS,
+                task_id=task.id if task else None,
+                message=text,
+                silent=routing.decision.silent,
+            )
 
 
 def _new_thread(routing: Routing) -> NewThread:
@@ -298,6 +372,7 @@ def _new_thread(routing: Routing) -> NewThread:
         channel_type=message.channel_type,
         watermark_ts=(is_edit and message.edited_ts) or message.ts,
         known_whole=not is_edit and message.is_root and not message.has_replies,
+        silence=Silence.SILENT if routing.decision.silent else None,
     )
 
 

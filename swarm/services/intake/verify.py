@@ -1,8 +1,10 @@
 """Verifies authors whom Slack did not identify in time, and then routes their messages.
 
+An author is also verified if lists of people decide, and Slack has not said in time whether the author is on them.
+
 Who may act: the elected process. What is guaranteed: such a message stays in the database until its author is verified,
 also across restarts, and is then routed once; no agent sees it earlier. What happens on failure: the verification is
-retried every few seconds, and after a day the author counts as unverifiable.
+retried every few seconds, and after a day the author counts as unverifiable, or as being on none of the lists.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.clock import SECOND
+from swarm.domain.access import without
 from swarm.domain.model.threads import Standing
 from swarm.services.intake.ingest import Ingest
 from swarm.services.rules.guarded import attempt, watch
@@ -47,11 +50,20 @@ class Verifier:
         await asyncio.gather(*(attempt(self._verify(parked), "verify") for parked in due))
 
     async def _verify(self, parked: Parked) -> None:
-        message = parked.message
-        author = await self._standings.settled(message.author, ASK_SECONDS)
-        if author.standing is None and parked.age_us >= GIVE_UP_SECONDS * SECOND:
+        message, is_over = parked.message, parked.age_us >= GIVE_UP_SECONDS * SECOND
+        author = await self._standings.settled(
+            self._standings.known(message.author, message.channel), wait_seconds=ASK_SECONDS
+        )
+        if author.standing is None and is_over:
             author = replace(author, standing=Standing.UNVERIFIED)
         if author.standing is None:
             await self._ingest.postpone(message, RETRY_SECONDS)
-        else:
-            await self._ingest.resume(replace(message, author=author))
+            return
+        missing = await self._ingest.resume(replace(message, author=author))
+        if missing:
+            author = await self._standings.settled(author, missing, ASK_SECONDS)
+            missing = await self._ingest.resume(replace(message, author=author))
+        if missing and is_over:
+            missing = await self._ingest.resume(replace(message, author=without(author, missing)))
+        if missing:
+            await self._ingest.postpone(message, RETRY_SECONDS)

@@ -10,8 +10,8 @@ from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.failover import failover_offline_agents
 from swarm.services.rules.credentials import AgentTokenCache
-from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.leases import lose
 from swarm.services.rules.participants import AGENTS, began
 from swarm.services.tasks.task_maintenance import tend_tasks

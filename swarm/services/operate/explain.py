@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from typing_extensions import TypedDict
 
+from swarm.clock import to_iso
 from swarm.domain.errors import Invalid, NotFound
+from swarm.domain.escalations import Escalation, asked_by
 from swarm.domain.json_shapes import shape
-from swarm.store import agents, deliveries, history, tasks
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.webhooks import WebhookKind
+from swarm.services.rules.escalations import post_key
+from swarm.store import agents, deliveries, escalations, history, tasks, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.reactions import reaction_of
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
@@ -54,6 +62,16 @@ class ExplainedTask(TypedDict):
     deliveries: list[str]
 
 
+class ExplainedEscalation(TypedDict):
+    """The request for a human in the message's thread, and the outcome of each effect."""
+
+    at: str
+    by: str  # a user id, an agent's name, or swarm
+    door: str
+    reason: str
+    effects: list[str]  # for example "service: sent"
+
+
 class Explained(TypedDict):
     """The routing of a message, and its progress for each agent."""
 
@@ -64,9 +82,10 @@ class Explained(TypedDict):
     routing: list[StepShape]
     entries: list[ExplainedInboxMessage]
     tasks: list[ExplainedTask]
+    escalation: ExplainedEscalation | None
 
 
-def _parse_reference(reference: str) -> tuple[str, str]:
+def parse_reference(reference: str) -> tuple[str, str]:
     """Returns channel and timestamp from ``CHANNEL:TS`` or from a message's link. Raises Invalid."""
     link = _PERMALINK.search(reference)
     if link:
@@ -79,6 +98,39 @@ def _parse_reference(reference: str) -> tuple[str, str]:
         hint="Use CHANNEL:TS, for example C0123456789:1700000000.000100, or the message's link.",
         fields={"message": "CHANNEL:TS or a message's link"},
     )
+
+
+_BECAME: Final[Mapping[InboxStatus, str]] = {
+    InboxStatus.UNREAD: "has not read it yet",
+    InboxStatus.CLAIMED: "is working on it",
+    InboxStatus.WAITING: "waits for somebody's decision",
+    InboxStatus.RESPONDED: "has answered",
+    InboxStatus.DELEGATED: "has made a task of it",
+    InboxStatus.DISMISSED: "has read it and did not answer",
+    InboxStatus.WITHDRAWN: "does not get it any more",
+    InboxStatus.DEAD: "could not answer it, and it is set aside",
+}
+
+
+def sentences(explained: Explained) -> tuple[str, ...]:
+    """Returns an explanation as sentences for people in Slack. Reasons are as they were recorded."""
+    lines = [f"Routing: {step['reason']}." for step in explained["routing"] if step["reason"]]
+    if not explained["entries"] and not explained["tasks"]:
+        lines.append("No agent got it.")
+    for entry in explained["entries"]:
+        became, reason = _BECAME[InboxStatus(entry["status"])], _last_reason(entry["timeline"])
+        lines.append(f"{entry['agent'] or 'An agent still to come'} {became}{reason}.")
+    for task in explained["tasks"]:
+        status, reason = task["status"].replace("_", " "), _last_reason(task["timeline"])
+        lines.append(f"Task “{task['title']}”, {task['agent'] or 'not assigned'}: {status}{reason}.")
+    if explained["owner"]:
+        lines.append(f"Later messages in the thread go to {explained['owner']}.")
+    return tuple(lines)
+
+
+def _last_reason(timeline: list[StepShape]) -> str:
+    reason = timeline[-1]["reason"] if timeline else None
+    return f" ({reason.rstrip('.')})" if reason else ""
 
 
 class Explanations:
@@ -102,7 +154,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
     inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
     if task and inbox_message is None:
         return _of_task_alone(tx, task)
-    channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else _parse_reference(reference)
+    channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else parse_reference(reference)
     message = transcript.find(tx, team, channel, ts)
     names = agents.names(tx)
     routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
@@ -121,13 +173,16 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
         owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
         entries=[_inbox_message(tx, found, names) for found in inbox_messages],
         tasks=list(_tasks(tx, inbox_messages, names)),
+        escalation=_escalation(tx, thread) if thread else None,
     )
 
 
 def _of_task_alone(tx: Transaction, task: Task) -> Explained:
     """Explains a task that was not created from a message."""
     explained = _task(tx, task, agents.names(tx))
-    return Explained(channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained])
+    return Explained(
+        channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained], escalation=None
+    )
 
 
 def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[ExplainedTask]:
@@ -159,6 +214,31 @@ def _inbox_message(tx: Transaction, inbox_message: InboxMessage, names: dict[str
         timeline=steps(history.of_subject(tx, inbox_message.id), names),
         deliveries=[_delivery(row) for row in deliveries.of_inbox_message(tx, inbox_message.id)],
     )
+
+
+def _escalation(tx: Transaction, thread: Thread) -> ExplainedEscalation | None:
+    found = escalations.of_thread(tx, thread.id)
+    if found is None:
+        return None
+    posted = deliveries.of_key(tx, post_key(found))
+    reaction = reaction_of(tx, thread, thread.thread_ts, found.emoji) if found.emoji else None
+    calls = [one for one in webhooks.of_thread(tx, thread.id) if one.kind is WebhookKind.ESCALATION]
+    return ExplainedEscalation(
+        at=to_iso(found.created_at),
+        by=asked_by(found),
+        door=found.door.value,
+        reason=found.reason,
+        effects=[
+            *(_delivery(row) for row in (posted, reaction) if row),
+            *(f"service: {call.status}, {call.attempts} calls {call.error or ''}".strip() for call in calls),
+            *([_on_call(found)] if found.on_call else []),
+        ],
+    )
+
+
+def _on_call(escalation: Escalation) -> str:
+    said = escalation.on_call_person or escalation.on_call_note or ""
+    return f"on call: {escalation.on_call} {said}".strip()
 
 
 def _delivery(row: Row) -> str:

@@ -1,5 +1,5 @@
-"""Read-only views for operators: the figures of the swarm, the timeline of a thread, the deliveries, and the counts of
-open work; and whether the database accepts writes.
+"""Read-only views for operators: the figures of the swarm, the timeline of a thread, the deliveries, people's
+feedback, and the counts of open work; and whether the database accepts writes.
 
 The figures feed gauges and are cached between reads of the database, as is the outcome of the test write.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
@@ -18,9 +18,10 @@ from typing_extensions import TypedDict
 
 from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.errors import NotFound
-from swarm.domain.json_shapes import shape
+from swarm.domain.json_shapes import shape, time_of
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
+from swarm.domain.model.feedback import FeedbackCount, FeedbackView
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.explain import StepShape, steps
 from swarm.services.rules.participants import read_roster
@@ -29,6 +30,7 @@ from swarm.store.admin import open_counts, probe
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import feedback
 from swarm.store.threads import threads, watermarks
 
 KEPT_SECONDS: Final = 5.0
@@ -126,6 +128,14 @@ class Backlog:
     deliveries_open: int  # not sent yet, or in doubt
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedbackReport:
+    """People's opinions of answers: all of them counted, and the newest in full."""
+
+    counts: Sequence[FeedbackCount]
+    feedback: Sequence[FeedbackView]
+
+
 class Overview:
     """Queries for an operator."""
 
@@ -140,6 +150,10 @@ class Overview:
     async def deliveries(self, status: DeliveryStatus | None, limit: int) -> list[Row]:
         """Returns the newest deliveries, of one status or of all."""
         return await self._database.read(deliveries.latest, status, limit)
+
+    async def feedback(self, since: str | None, agent: str | None, limit: int) -> FeedbackReport:
+        """Returns people's opinions of answers since a time (ISO 8601), of one agent or of all. Raises Invalid."""
+        return await self._database.read(_feedback, time_of(since), agent, limit)
 
     async def backlog(self) -> Backlog:
         """Returns counts of open work. The cost does not depend on finished work. Raises Unavailable."""
@@ -167,6 +181,10 @@ def _timeline(tx: Transaction, thread_id: str) -> ThreadTimeline:
     names = _names(tx)
     owner = names.get(thread.owner_id) if thread.owner_id else None
     return shape(ThreadTimeline, thread, owner=owner, timeline=steps(history.of_thread(tx, thread_id), names))
+
+
+def _feedback(tx: Transaction, since: int, agent: str | None, limit: int) -> FeedbackReport:
+    return FeedbackReport(counts=feedback.counts(tx, since, agent), feedback=feedback.latest(tx, since, agent, limit))
 
 
 def _backlog(tx: Transaction) -> Backlog:

@@ -25,21 +25,35 @@ import structlog
 from swarm.clock import SECOND, until_next, us_to_slack_ts
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import OperatingPolicy, Retention
-from swarm.domain.ports import NO_GROUPS, UserGroups
+from swarm.domain.ports import NO_GROUPS, NO_PEOPLE, PeopleFinder, UserGroups
+from swarm.services.operate import failover
+from swarm.services.operate.on_call import tend_on_call
+from swarm.services.outbox import alert_repeats
 from swarm.services.requests import upkeep
-from swarm.services.rules import failover
 from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
+from swarm.services.rules.participants import Standings
 from swarm.services.tasks.task_maintenance import tend_tasks, to_do
-from swarm.store import agent_messages, erasure, grants, history, idempotency_keys, locks, requests, retention, webhooks
+from swarm.store import (
+    agent_messages,
+    erasure,
+    escalations,
+    grants,
+    history,
+    idempotency_keys,
+    locks,
+    requests,
+    retention,
+    webhooks,
+)
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
-from swarm.store.runs import runs
-from swarm.store.threads import early, threads, watermarks
+from swarm.store.runs import feedback, remarks, runs
+from swarm.store.threads import alerts, early, threads, watermarks
 
 AT_ONCE: Final = 1_000
 """The number of rows per transaction, so that other transactions do not have to wait long."""
@@ -51,6 +65,7 @@ _DISOWN_AT_ONCE: Final = 200  # two statements each
 _SESSIONS_AT_ONCE: Final = 50  # each with all its messages
 _DAY = 24 * 3600 * SECOND
 _KEEP_EARLY = 900 * SECOND
+_KEEP_ALERTS_DAYS = 8  # a day longer than the longest window in which alerts are grouped
 _REWRITE_EVERY = 3600 * SECOND
 _LATE = _DAY  # every answer has ended by then, because the lease of its run has ended
 
@@ -131,8 +146,10 @@ def _forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
     threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - keep_us))
     messages = retention.forget_said(tx, thread, AT_ONCE)
     answers = retention.forget_answers(tx, thread_id, AT_ONCE)
+    escalations.forget(tx, thread_id)
     changes = retention.forget_history(tx, thread_id, AT_ONCE)
-    return max(messages, answers, changes) >= AT_ONCE
+    rendered = retention.forget_rendered(tx, thread_id, AT_ONCE)
+    return max(messages, answers, changes, rendered) >= AT_ONCE
 
 
 def _erase_late_answers(tx: Transaction) -> tuple[int, int]:
@@ -165,11 +182,14 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_unconcerned": (history.forget_unconcerned, kept.routing_days),
         "forget_agent_messages": (agent_messages.forget, kept.agent_messages_days),
         "forget_turns": (runs.forget, min(kept.runs_days, kept.threads_days)),
+        "forget_feedback": (feedback.forget, min(kept.runs_days, kept.threads_days)),
+        "forget_remarks": (remarks.forget, kept.runs_days),
         "forget_requests": (requests.forget, kept.runs_days),
         "forget_audit": (grants.forget_lines, kept.audit_days),
         "forget_webhooks": (webhooks.forget, kept.runs_days),
         "forget_model_runs": (model_usage.forget, kept.runs_days),
         "forget_talks": (locks.forget_conversations, 1),
+        "forget_alerts": (alerts.forget, _KEEP_ALERTS_DAYS),
     }
     by_age = {name: partial(_forget, forget, count * _DAY) for name, (forget, count) in days.items()}
     of_sessions = {"forget_sessions": partial(_forget_sessions, kept.sessions_days * _DAY)}
@@ -194,10 +214,19 @@ BATCH: Final = 200
 class Sweeper:
     """The background task that sweeps."""
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy, groups: UserGroups = NO_GROUPS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        operating_policy: OperatingPolicy,
+        groups: UserGroups = NO_GROUPS,
+        people: PeopleFinder = NO_PEOPLE,
+        standings: Standings | None = None,
+    ) -> None:
         self._database = database
+        self._standings = standings
         self._operating_policy = operating_policy
         self._groups = groups
+        self._people = people
         self._tidier = _RetentionJob(database, operating_policy.retention)
 
     async def run(self) -> None:
@@ -221,11 +250,14 @@ class Sweeper:
             return
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")
+        # Before the tasks: those of an offline on-call agent must not be handed to another agent.
+        on_call = tend_on_call(self._database, self._operating_policy, self._people)
+        await attempt(on_call, "sweep", part="tend_on_call")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
         await attempt(upkeep.tend_requests(self._database, self._groups), "sweep", part="tend_requests")
-        await attempt(
-            failover.failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
-        )
+        await attempt(alert_repeats.show_due(self._database), "sweep", part="alert_repeats")
+        reassigning = failover.failover_offline_agents(self._database, self._operating_policy, self._standings)
+        await attempt(reassigning, "sweep", part="look_after_offline")
 
     async def tidy(self) -> None:
         """Deletes data past its retention."""
@@ -269,6 +301,8 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
         or any(task_ids for _, task_ids in to_do(tx, operating_policy))
         or failover.find_work(tx, operating_policy)
         or requests.is_any_due(tx)
+        or not alert_repeats.is_nothing_due(tx)
+        or escalations.waiting_for_on_call(tx, 1)
     )
 
 

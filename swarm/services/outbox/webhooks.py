@@ -1,8 +1,9 @@
 """Calls other services: feedback and escalations, each until the service has accepted it.
 
 Who may act: the elected process. What is guaranteed: a call is stored with its cause, survives restarts, and is
-repeated until the service accepts or refuses it, or a day has passed. A service may get a call more than once, each
-time with the same id. Calls of one service are made one after another, so a slow service delays only its own.
+repeated until the service accepts or refuses it, or a day (for an escalation, an hour) has passed. A service may get a
+call more than once, each time with the same id. Calls of one service are made one after another, so a slow service
+delays only its own.
 
 What happens on failure: the call is repeated after a growing pause, or when the service asks for it. A call that fails
 for good is recorded, logged and counted; ``on_failure`` may tell people in the same transaction.
@@ -40,6 +41,9 @@ from swarm.store.bridge.transaction import Transaction
 
 GIVE_UP_SECONDS: Final = 24 * 3600
 """A service that does not answer is called for this long."""
+
+ESCALATION_SECONDS: Final = 3600
+"""The same for escalations: people who wait for help must hear that nobody was told."""
 
 CALL_SECONDS: Final = 30.0
 """The time for one call, after which another process may repeat it; longer than the client's own limit."""
@@ -132,8 +136,10 @@ class WebhookSender:
             case WebhookRefused(reason=reason):
                 self._give_up(tx, webhook, reason)
             case WebhookPostponed(reason=reason):
-                if tx.now - webhook.created_at >= GIVE_UP_SECONDS * SECOND:
-                    self._give_up(tx, webhook, f"{reason}, for {GIVE_UP_SECONDS // 3600} hours")
+                seconds = ESCALATION_SECONDS if webhook.kind is WebhookKind.ESCALATION else GIVE_UP_SECONDS
+                if tx.now - webhook.created_at >= seconds * SECOND:
+                    hours = seconds // 3600
+                    self._give_up(tx, webhook, f"{reason}, for {hours} hour{'s' if hours > 1 else ''}")
                 else:
                     webhooks.postpone(tx, webhook, _pause(webhook, answer), reason)
                     _log.info(

@@ -40,6 +40,7 @@ from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import card_text, outcome_text
+from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import show_answered, show_stopped
 from swarm.store import agents, deliveries, grants, requests, tasks
 from swarm.store.bridge.transaction import Transaction
@@ -110,6 +111,7 @@ def ask_during_run(
     if found is None or found.thread_id is None or found.requester is None:
         raise Conflict("Nobody can be asked here, because the run does not answer a person in a thread.")
     thread = threads.locked(tx, found.thread_id)
+    check_may_show(thread, "people cannot be asked")
     lease = leases.by_token(tx, found.lease_token)
     run = runs.locked(tx, run_id)
     is_running = run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is None
@@ -298,12 +300,16 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
     return True
 
 
-def stop_waiting(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> int:
+def stop_waiting(
+    tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy, *, own_only: bool = False
+) -> int:
     """Withdraws what people are asked in a thread, and stops the work that waits for it. The thread is locked.
 
-    Returns the number of requests. Tasks are cancelled by the caller.
+    Returns the number of requests. Tasks are cancelled by the caller. ``own_only`` leaves other people's work alone.
     """
     found = requests.open_in_thread(tx, thread.id)
+    if own_only:
+        found = [request for request in found if request.requester == person]
     waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
     for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
         runs.end(tx, run_id, RunStep.STOP, f"stopped by <@{person}>")

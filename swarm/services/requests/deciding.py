@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import structlog
 
-from swarm.clock import to_iso
-from swarm.domain.access import denial
+from swarm.clock import SECOND, to_iso
+from swarm.domain.access import why_press_refused
 from swarm.domain.decision_rules import GroupMembers, eligible_people, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError, Unavailable
@@ -34,8 +34,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
 from swarm.services.requests.asking import ended, lock_work, refresh_cards
-from swarm.services.rules.participants import LIMITED_TEXT, Standings, has_room
-from swarm.services.rules.system_messages import why_refused
+from swarm.services.rules.participants import LIMITED_TEXT, Standings, is_first_refusal, limited_since
 from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -43,6 +42,8 @@ from swarm.store.threads import threads
 
 Place = tuple[str, str]
 """The channel and the timestamp of the message with the pressed button."""
+
+UNVERIFIED_TEXT: Final = "Slack has not said in time whether you may do that. Press again in a moment."
 
 _UNKNOWN: Final = "There is no such request. It may have been deleted."
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -90,8 +91,8 @@ class RequestDecisions:
         Raises NotFound, Conflict if it is decided already (with who and when) or too late, Forbidden for who may not
         decide, and Invalid with the names of the fields.
         """
-        request, _ = await self.show(wish.request_id, wish.person, place)
-        person = None if wish.by_operator else await self._person(wish)
+        request, channel, concerned = await self._database.read(self._wanted, wish, place)
+        person = None if wish.by_operator else await self._person(wish, channel, concerned)
         groups = dict.fromkeys(request.policy.groups) if person else {}
         found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
         members = dict(zip(groups, found, strict=True))
@@ -101,15 +102,36 @@ class RequestDecisions:
         _log.info("A person has decided.", action="decide", request=result.id, status=result.status.value)
         return result
 
-    async def _person(self, wish: Decide) -> Author:
+    async def is_first_refusal(self, person: str, refusal: SwarmError) -> bool:
+        """Whether a person sees this refusal for the first time today, or for the limit, within a minute."""
+        return await self._database.write(self._is_first_refusal, person, refusal)
+
+    def _is_first_refusal(self, tx: Transaction, person: str, refusal: SwarmError) -> bool:
+        minute = tx.now // (60 * SECOND) if isinstance(refusal, RateLimited) else None
+        return is_first_refusal(tx, self._team, person, refusal.message, minute)
+
+    async def _person(self, wish: Decide, channel: str, concerned: list[str]) -> Author:
         if self._standings is None:
             raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
-        return await self._standings.presser(wish.person, wish.team)
+        return await self._standings.presser(wish.person, wish.team, channel, concerned)
+
+    def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
+        """Returns the request and its `_place`. Raises NotFound."""
+        request, _ = _shown(tx, wish.request_id, wish.person, place)
+        return (request, *self._place(tx, request))
+
+    def _place(self, tx: Transaction, request: HumanRequest) -> tuple[str, list[str]]:
+        """Returns the channel of a request, and the agent that a person must be allowed to use for a decision.
+
+        The people whom the request's policy names may decide without being allowed to use the agent.
+        """
+        thread = threads.get(tx, request.thread_id) if request.thread_id else None
+        return thread.channel if thread else "", [] if request.policy.names_people else [request.agent]
 
     def _decide(
         self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
     ) -> HumanRequest | SwarmError:
-        if person and not has_room(tx, self._team, person.id, self._operating_policy):  # before any lock
+        if person and limited_since(tx, self._team, person.id, self._operating_policy) is not None:  # before any lock
             return RateLimited(LIMITED_TEXT, retry_after_seconds=60)
         request = lock_work(tx, wish.request_id)
         if request is None:
@@ -133,11 +155,11 @@ class RequestDecisions:
             return Conflict(f"This is decided already: {outcome_text(request)}.")
         if request.is_late(tx.now):
             return Conflict("This is too late: the time to decide is over.")
-        thread = threads.get(tx, request.thread_id) if request.thread_id else None
         if person:
-            policy = self._operating_policy.policy(thread.channel) if thread else None
-            if policy and denial(person, policy):
-                return Forbidden(f"You may not do that here. {why_refused(person)}")
+            channel, concerned = self._place(tx, request)
+            denied = self._operating_policy.denial(person, channel, concerned) if channel else None
+            if denied:
+                return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))
             reason = why_not(request.policy, request.requester, person.id, members)
             if reason:
                 return Forbidden(reason)

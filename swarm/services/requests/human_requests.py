@@ -9,8 +9,8 @@ from typing import Final
 
 import structlog
 
-from swarm.clock import from_iso
 from swarm.domain.errors import Conflict, Invalid, NotFound, Unavailable
+from swarm.domain.json_shapes import time_of
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.grants import AuditKind, AuditLine, Grant
 from swarm.domain.model.inbox import InboxStatus, InboxStep
@@ -32,6 +32,7 @@ from swarm.services.rules.fencing import AuthorizedMessage, AuthorizedTask, auth
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.leases import claimed_members, end_if_resolved
+from swarm.services.rules.silence import check_may_show
 from swarm.store import deliveries, grants, requests, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -135,7 +136,7 @@ class HumanRequests:
 
     async def audit(self, since: str | None, after: int, limit: int) -> list[AuditLine]:
         """Returns the lines of the audit since a time (ISO 8601) with numbers after ``after``. Raises Invalid."""
-        return await self._database.read(grants.lines, _time_of(since), after, limit)
+        return await self._database.read(grants.lines, time_of(since), after, limit)
 
     async def _next(self, request: HumanRequest) -> HumanRequest:
         """Waits for the end of a request for a limited time. The database may be unavailable meanwhile."""
@@ -162,6 +163,7 @@ class HumanRequests:
             hold = authorize_message(tx, caller.agent, work.inbox_message_id or "", caller.lease_token)
         waiting = _waiting(tx, caller, hold, Asker.LIVE if wait else Asker.DURABLE)
         thread = threads.get(tx, waiting.thread_id) if waiting.thread_id else None
+        check_may_show(thread, "people cannot be asked")
         tool = new.tool.name if new.tool else None
         policy = self._operating_policy.decision_policy(
             caller.agent.name, thread.channel if thread else None, tool, new.policy
@@ -268,14 +270,3 @@ def _revoke(tx: Transaction, grant_id: str, person: str) -> None:
     if not grants.revoke(tx, grant_id):
         raise Conflict("This grant was revoked before.")
     grants.note(tx, AuditKind.REVOKED, f"grant {grant.id} ({grant.scope})", person=person, grant=grant)
-
-
-def _time_of(since: str | None) -> int:
-    if not since:
-        return 0
-    try:
-        return from_iso(since)
-    except ValueError:
-        raise Invalid(
-            "This is not a time.", fields={"since": "a time in ISO 8601, such as 2026-11-23T09:30:00Z"}
-        ) from None

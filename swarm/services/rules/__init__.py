@@ -1,3 +1,3 @@
-"""Rules shared by the service packages: leases, idempotency, replies, ownership and failover. Imports none of the other
-service packages.
+"""Rules shared by the service packages: leases, idempotency, replies, ownership and escalations. Imports none of the
+other service packages.
 """

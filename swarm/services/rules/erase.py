@@ -16,7 +16,7 @@ from swarm.clock import SECOND
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import parts_of
-from swarm.domain.text.slack_text import without_leading_mention
+from swarm.domain.text.slack_text import with_names, without_leading_mention
 from swarm.services.rules.task_threads import concerned
 from swarm.store import erasure
 from swarm.store.bridge.statements import Row
@@ -50,6 +50,7 @@ def withdraw(tx: Transaction, inbox_messages: Iterable[InboxMessage], reason: st
 def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, inbox_messages: Iterable[InboxMessage]) -> int:
     """Erases everything derived from the message with the stored row ``was``. Returns the number of changed rows."""
     erased = 0
+    inbox_messages = inbox.reword(tx, inbox_messages, None)
     for inbox_message in inbox_messages:
         erased += erasure.reword_notices(tx, inbox_message.thread_id, inbox_message.id, "")
         erased += erasure.forget_remembered(tx, inbox_message.thread_id, inbox_message.id)
@@ -61,12 +62,21 @@ def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, inbox_messag
 def erase_edited(
     tx: Transaction, thread: Thread | None, was: Row, text: str, inbox_messages: Iterable[InboxMessage]
 ) -> int:
-    """Erases the old text of an edited message, whose row is ``was``. In notices and sessions, ``text`` replaces it."""
+    """Erases the old text of an edited message, whose row is ``was``. In notices and sessions, ``text`` replaces it.
+
+    The inbox messages have their new text for the agents already.
+    """
     erased = 0
     for inbox_message in inbox_messages:
         erased += erasure.reword_notices(tx, inbox_message.thread_id, inbox_message.id, text)
-        erased += erasure.reword_remembered(tx, inbox_message.id, without_leading_mention(text))
+        erased += erasure.reword_remembered(tx, inbox_message.id, _read_by_agent(inbox_message, text))
     return erased + _erase_copies(tx, thread, was, text)
+
+
+def _read_by_agent(inbox_message: InboxMessage, text: str) -> str:
+    if inbox_message.message is not None:
+        return with_names(inbox_message.message, {})
+    return without_leading_mention(text)
 
 
 def erase_late(tx: Transaction, since: int) -> int:

@@ -24,12 +24,15 @@ from swarm.domain.model.leases import (
     LeaseEnd,
     LeaseKind,
 )
+from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.watchers import LeaseRefused
 from swarm.services.rules import task_ends
+from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.participants import began
+from swarm.services.rules.silence import stay_silent
 from swarm.services.rules.system_messages import show_all_answered, show_failed
 from swarm.store import agent_messages, agents, history, tasks
 from swarm.store.bridge.transaction import Transaction
@@ -118,7 +121,7 @@ def finish(tx: Transaction, calls: Sequence[FinishCall]) -> list[Ended | SwarmEr
 
     The leases of all calls that return no work end together, after the others.
     """
-    _lock_threads(tx, [token for call in calls if call.outcome is FinishOutcome.FAILED for token in call.tokens])
+    _lock_threads(tx, [token for call in calls if call.outcome is not FinishOutcome.DONE for token in call.tokens])
     found = leases.locked(tx, [token for call in calls for token in call.tokens])
     members = _members(tx, calls, found)
     settled: list[tuple[FinishCall, Lease]] = []
@@ -164,7 +167,11 @@ def _settle(
         for message in _claimed(lease, members.get(lease.token, ()))
     }
     moved = inbox.move_all(tx, InboxStep.DISMISS, [(message, call.reason) for message, call in dismissed.values()])
-    show_all_answered(tx, [(message, dismissed[message.id][1].operating_policy.reactions) for message in moved])
+    loud = [message for message in moved if not message.silent]
+    show_all_answered(tx, [(message, dismissed[message.id][1].operating_policy.reactions) for message in loud])
+    for message in {message.lease_token: message for message in moved if message.silent}.values():
+        reason = f"dismissed: {dismissed[message.id][1].reason}"
+        stay_silent(tx, _thread(tx, message), SilentEnd.DEFERRED, message.agent_id, message.id, reason)
     for _, lease in settled:
         if lease.kind is LeaseKind.NOTICE:
             notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
@@ -221,7 +228,7 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, operating_p
         _lose_task(tx, lease, lease.task_id, reason, operating_policy)
     for inbox_message in _to_return(tx, lease):
         if inbox_message.attempts + 1 >= MAX_MESSAGE_ATTEMPTS:
-            dead_letter(tx, inbox_message, f"{reason}, {MAX_MESSAGE_ATTEMPTS} times", operating_policy.reactions)
+            dead_letter(tx, inbox_message, f"{reason}, {MAX_MESSAGE_ATTEMPTS} times", operating_policy)
         else:
             inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason)
     _unlock(tx, lease)
@@ -262,10 +269,16 @@ def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, operati
         tasks.move(tx, TaskStep.LOSE, task, reason=reason)
 
 
-def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, reactions: Reactions) -> None:
-    """Dead-letters a message and posts the reason in its thread."""
-    if inbox.move(tx, InboxStep.BURY, inbox_message, reason=reason):
-        show_failed(tx, _thread(tx, inbox_message), inbox_message.ts, reason, reactions)
+def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, operating_policy: OperatingPolicy) -> None:
+    """Dead-letters a message and posts the reason in its thread, unless the message is silent."""
+    if not inbox.move(tx, InboxStep.BURY, inbox_message, reason=reason):
+        return
+    thread = _thread(tx, inbox_message)
+    if inbox_message.silent:
+        stay_silent(tx, thread, SilentEnd.FAILED, inbox_message.agent_id, inbox_message.id, reason)
+    else:
+        show_failed(tx, thread, inbox_message.ts, reason, operating_policy.reactions)
+        escalate_dead_letter(tx, thread, reason, operating_policy, inbox_message.agent_id)
 
 
 def end_if_resolved(tx: Transaction, lease: Lease, *, even_if_held: bool = False) -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 
 from typing_extensions import TypedDict
 
+from swarm.clock import slack_ts_to_us
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Withdrawn
+from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.tasks import TaskStep
-from swarm.domain.model.threads import Thread
+from swarm.domain.model.runs import SilentEnd
+from swarm.domain.model.tasks import TaskStatus, TaskStep
+from swarm.domain.model.threads import AuthorKind, Thread, is_user
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.slack_text import mentioned_ids
 from swarm.services.rules.fencing import AuthorizedMessage, authorize_message, authorize_task, may_reply_about
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import claimed_members, end_if_resolved
-from swarm.services.rules.system_messages import post_message, show_answered
+from swarm.services.rules.silence import WHY_WITHHELD, all_silent, place_for, stay_silent
+from swarm.services.rules.system_messages import post_answer, post_message, show_answered
 from swarm.services.rules.task_threads import answered_before
 from swarm.store import tasks
 from swarm.store.bridge.database import Database
@@ -105,20 +110,32 @@ class Replies:
 
         def act() -> Replied:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
-            return {"delivery_ids": self._answer(tx, hold, words), "status": _status(tx, inbox_message_id)}
+            return {"delivery_ids": self._answer(tx, caller, hold, words), "status": _status(tx, inbox_message_id)}
 
         return idempotent(tx, call, act)
 
-    def _answer(self, tx: Transaction, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
-        sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.inbox_message.id)
+    def _answer(self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
+        is_answer = not words.wait and hold.inbox_message.status is not InboxStatus.DELEGATED
+        answers = Answers(requester=last_person(tx, [hold.inbox_message])) if is_answer else None
         # A reply to a delegated message answers no other message.
         alone = words.only or hold.inbox_message.status is InboxStatus.DELEGATED
-        for inbox_message in [hold.inbox_message] if alone else [hold.inbox_message, *claimed_members(tx, hold.lease)]:
+        answered = [hold.inbox_message] if alone else with_others(tx, hold)
+        agent_id, subject = hold.lease.agent_id, hold.inbox_message.id
+        thread, end = place_for(
+            tx, hold.thread, words.text, is_silent=all_silent(answered), agent_id=agent_id, subject=subject
+        )
+        if end:
+            for inbox_message in answered:
+                inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=WHY_WITHHELD[end])
+            end_if_resolved(tx, hold.lease)
+            return []
+        sent = post(tx, thread, words, agent=caller.agent, answers=answers, inbox_message_id=subject)
+        for inbox_message in answered:
             if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, inbox_message) and not words.wait:
-                show_answered(tx, hold.thread, inbox_message.ts, self._reactions)
-        threads.answered(tx, hold.thread.id)
+                show_answered(tx, thread, inbox_message.ts, self._reactions)
+        threads.answered(tx, thread.id)
         if words.wait:
-            answered_before(tx, hold.thread, hold.lease.agent_id)
+            answered_before(tx, thread, agent_id)
         end_if_resolved(tx, hold.lease)
         return sent
 
@@ -134,9 +151,11 @@ class Replies:
     def _speak(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> list[str]:
         task = tasks.get(tx, task_id)
         if task and may_reply_about(tx, caller.agent, task, caller.lease_token):
-            return post(tx, _with_thread(tx, task), words, agent_id=caller.agent.id, task_id=task.id)
+            is_answer = not words.wait and task.status is TaskStatus.COMPLETED
+            answers = Answers(requester=task.requester) if is_answer else None
+            return speak(tx, _with_thread(tx, task), words, caller.agent, task, self._reactions, answers)
         hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)
-        sent = post(tx, _with_thread(tx, hold.task), words, agent_id=caller.agent.id, task_id=task_id)
+        sent = speak(tx, _with_thread(tx, hold.task), words, caller.agent, hold.task, self._reactions)
         if words.wait and tasks.move(tx, TaskStep.ASK, hold.task):
             if hold.thread:
                 answered_before(tx, hold.thread, caller.agent.id)
@@ -151,7 +170,12 @@ class Replies:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
             if not inbox.move(tx, InboxStep.DISMISS, hold.inbox_message, reason=reason):
                 raise Conflict(f"This inbox message is already {hold.inbox_message.status}, so it cannot be dismissed.")
-            show_answered(tx, hold.thread, hold.inbox_message.ts, self._reactions)
+            if hold.inbox_message.silent:
+                stay_silent(
+                    tx, hold.thread, SilentEnd.DEFERRED, caller.agent.id, hold.inbox_message.id, f"dismissed: {reason}"
+                )
+            else:
+                show_answered(tx, hold.thread, hold.inbox_message.ts, self._reactions)
             end_if_resolved(tx, hold.lease)
             return {"status": InboxStatus.DISMISSED.value}
 
@@ -183,12 +207,20 @@ def _call(
     return IdempotentCall.of(caller, tool, inbox_message_id, said, inbox_message.lease_token if inbox_message else None)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answers:
+    """Marks a text as a final answer, which has a footer and 👍 and 👎."""
+
+    requester: str | None  # the user id of the person who asked; None: a bot asked
+
+
 def post(
     tx: Transaction,
     thread: Thread,
     words: ReplyText,
     *,
-    agent_id: str,
+    agent: Agent,
+    answers: Answers | None = None,
     inbox_message_id: str | None = None,
     task_id: str | None = None,
 ) -> list[str]:
@@ -201,11 +233,12 @@ def post(
             "The thread's first message was deleted in Slack, so nothing can be posted there.",
             hint="Do not reply; a task may still be ended without a reply.",
         )
-    sent = post_message(
+    queue = partial(post_answer, agent_name=agent.name, requester=answers.requester) if answers else post_message
+    sent = queue(
         tx,
         thread,
         words.text,
-        agent_id=agent_id,
+        agent_id=agent.id,
         inbox_message_id=inbox_message_id,
         task_id=task_id,
         broadcast=words.broadcast,
@@ -216,6 +249,40 @@ def post(
             "The message contains nothing that can be shown.", fields={"message": "what to say in the thread"}
         )
     return sent
+
+
+def speak(
+    tx: Transaction,
+    thread: Thread,
+    words: ReplyText,
+    agent: Agent,
+    task: Task,
+    reactions: Reactions,
+    answers: Answers | None = None,
+) -> list[str]:
+    """Queues the text of a task's run, unless it is withheld. Raises the errors of `post`.
+
+    A text that ends the silence of the thread is the answer to the messages that the task has replaced.
+    """
+    shown_in, end = place_for(tx, thread, words.text, is_silent=False, agent_id=agent.id, subject=task.id)
+    if end:
+        return []
+    sent = post(tx, shown_in, words, agent=agent, answers=answers, task_id=task.id)
+    if thread.is_silent and task.status is TaskStatus.COMPLETED:
+        for inbox_message in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
+            show_answered(tx, shown_in, inbox_message.ts, reactions)
+    return sent
+
+
+def last_person(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> str | None:
+    """Returns the last author who is a person; None if all authors are bots. Slack streams only to people."""
+    rows = (
+        transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
+        for inbox_message in inbox_messages
+    )
+    said = sorted((transcript.transcript_message(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
+    people = [one.author_id for one in said if one.kind is AuthorKind.USER and is_user(one.author_id)]
+    return people[-1] if people else None
 
 
 def check_text(message: str) -> str:

@@ -17,14 +17,17 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND
-from swarm.domain.answers.calls import AnswerTarget, Closing
+from swarm.domain.access import Denial, why_refused
+from swarm.domain.answers.calls import ANSWERED_BELOW, NOTHING_BELOW, AnswerTarget, Closing
+from swarm.domain.answers.text import without_markers
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
-from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Standing, Thread
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
+from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.cutting import split
 from swarm.domain.text.secrets import REMOVED
 from swarm.domain.text.slack_text import safe
@@ -76,14 +79,6 @@ RETRY_TAKEN: Final = "🔁 Run again."
 RETRY_BY_OPERATOR: Final = "🔁 Handed out again by an operator."
 RETRY_IMPOSSIBLE: Final = "This cannot be run again."
 
-_REFUSED: Final = {
-    Standing.GUEST: "You are a guest of this workspace, and I only work for its members here.",
-    Standing.EXTERNAL: "You belong to another workspace, and I only work for members of this one here.",
-    Standing.UNVERIFIED: "Slack has not identified you, and I only work for members of this workspace here.",
-}
-_NOT_LISTED: Final = "You are not on the list of people I work for here."
-_WHAT_TO_DO: Final = "Ask a member of this channel to write to me, or ask my operator to give you access."
-
 _log = structlog.get_logger(__name__)
 
 _SIGNS: Final = {"done": "✅", "failed": "❌", "cancelled": "🛑"}
@@ -99,42 +94,14 @@ def post_message(
     task_id: str | None = None,
     broadcast: bool = False,
     mentionable: frozenset[str] = frozenset(),
-) -> list[str]:
-    """Queues a text of any length for a thread, escaped and split. Returns the delivery ids in order."""
-    parts = split(_safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
-    wanted = [
-        deliveries.add(
-            tx,
-            DeliveryKind.POST,
-            thread,
-            text=part,
-            agent_id=agent_id,
-            inbox_message_id=inbox_message_id,
-            task_id=task_id,
-            broadcast=broadcast,
-        )
-        for part in parts
-    ]
-    return [delivery_id for delivery_id in wanted if delivery_id]
-
-
-def post_closing(
-    tx: Transaction,
-    thread: Thread,
-    text: str,
-    closing: Closing,
-    place: AnswerTarget,
-    *,
     is_safe: bool = False,
-    agent_id: str | None = None,
-    inbox_message_id: str | None = None,
-    task_id: str | None = None,
-    mentionable: frozenset[str] = frozenset(),
+    closing: Closing = NOTHING_BELOW,
+    place: AnswerTarget | None = None,
 ) -> list[str]:
-    """Queues the text of an answer, or the part that was not shown live, with ``closing`` below the last post.
+    """Queues a text of any length for a thread, escaped and split. Returns the delivery ids in order.
 
-    Without a text, the note of ``closing`` is posted instead; without either, nothing is posted. ``is_safe`` marks a
-    text that is already escaped. Returns the delivery ids in order.
+    ``closing`` appears below the last post of an answer, and needs its ``place``. Without a text, the note of
+    ``closing`` is posted instead; without either, nothing is posted. ``is_safe`` marks a text that is already escaped.
     """
     parts = split(text if is_safe else _safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
     if not parts and closing.note:
@@ -148,7 +115,8 @@ def post_closing(
             agent_id=agent_id,
             inbox_message_id=inbox_message_id,
             task_id=task_id,
-            closing=closing if number == len(parts) else None,
+            broadcast=broadcast,
+            closing=closing if place and number == len(parts) else None,
             place=place,
         )
         for number, part in enumerate(parts, start=1)
@@ -156,20 +124,47 @@ def post_closing(
     return [delivery_id for delivery_id in wanted if delivery_id]
 
 
+def post_answer(
+    tx: Transaction,
+    thread: Thread,
+    text: str,
+    *,
+    agent_id: str,
+    agent_name: str,
+    requester: str | None,
+    inbox_message_id: str | None = None,
+    task_id: str | None = None,
+    broadcast: bool = False,
+    mentionable: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Queues an answer of an agent without a run, with the footer and 👍 and 👎 below its last post."""
+    place = AnswerTarget(
+        team=thread.team,
+        channel=thread.channel,
+        thread_ts=thread.thread_ts,
+        is_direct=thread.channel_type is ChannelType.DM,
+        requester=requester,
+        agent_name=agent_name,
+        run_id="",
+    )
+    return post_message(
+        tx,
+        thread,
+        text,
+        agent_id=agent_id,
+        inbox_message_id=inbox_message_id,
+        task_id=task_id,
+        broadcast=broadcast,
+        mentionable=mentionable,
+        closing=ANSWERED_BELOW,
+        place=place,
+    )
+
+
 def sentence(text: str) -> str:
     """Returns the text with a full stop at the end, added if missing."""
     text = text.strip()
     return text if text.endswith((".", "!", "?", "…", "`")) else f"{text}."
-
-
-def _refused_text(author: Author) -> str:
-    """Returns the refusal shown to an author without permission."""
-    return f"{why_refused(author)} {_WHAT_TO_DO}"
-
-
-def why_refused(author: Author) -> str:
-    """Returns the reason for a refusal, as a sentence addressed to the author."""
-    return (_REFUSED.get(author.standing) if author.standing else None) or _NOT_LISTED
 
 
 def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text: str, idempotency_key: str) -> None:
@@ -183,6 +178,21 @@ def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text:
         idempotency_key=idempotency_key,
         target_ts=None if is_private else message.ts,
         person=None if is_private else message.author.id,
+        even_if_silent=True,
+    )
+
+
+def tell_person(tx: Transaction, thread: Thread, person: str, text: str, idempotency_key: str | None = None) -> None:
+    """Shows a text in a thread to one person only, at most once per key."""
+    shown_to = None if thread.channel_type is ChannelType.DM else person
+    deliveries.add(
+        tx,
+        DeliveryKind.POST,
+        thread,
+        text=text,
+        idempotency_key=idempotency_key,
+        target_ts=thread.thread_ts if shown_to else None,
+        person=shown_to,
     )
 
 
@@ -271,7 +281,7 @@ def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> Non
 
 def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
     """Posts that a message is waiting, and for which agents; at most once until the message is answered."""
-    if threads.tell_queued(tx, thread.id):
+    if not thread.is_silent and threads.tell_queued(tx, thread.id):
         post_message(tx, thread, _queued_text(roster, waits_for))
 
 
@@ -284,7 +294,8 @@ def _queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
         return QUEUED_TEXT
     if not waits_for:
         return NO_LEAD_TEXT
-    others = [lead.name] if lead and lead not in waits_for else []
+    # A lead that is online has not taken the message, because its author may not use the lead.
+    others = [lead.name] if lead and not lead.online and lead not in waits_for else []
     back = " or ".join([*(agent.name for agent in waits_for), *others]) + " is"
     return WAITS_TEXT.format(who=names_and_verb(waits_for), back=back)
 
@@ -323,10 +334,22 @@ def _unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: R
 def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
     """Posts a refusal that only the author sees; for bots, in the thread, because bots see no ephemeral messages."""
     if decision.outcome is RoutingOutcome.BOT_CAPPED:
-        deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, idempotency_key=key)
+        deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, idempotency_key=key, even_if_silent=True)
         return
-    text = LIMITED_TEXT if decision.outcome is RoutingOutcome.RATE_LIMITED else _refused_text(message.author)
+    text = why_refused(decision.denial, message.author) if decision.denial else LIMITED_TEXT
     post_ephemeral(tx, thread, message, text, key)
+
+
+def refusal_key(tx: Transaction, team: str, person: str, denied: Denial | None, channel: str) -> str:
+    """Returns the key under which a person is told of a refusal: once per day and scope (`Denial.scope`)."""
+    scope, day = denied.scope(channel) if denied else "", tx.now // (24 * 3600 * SECOND)
+    return f"refused:{team}:{person}:{scope}:{day}"
+
+
+def tell_refused_later(tx: Transaction, thread: Thread, author: Author, denied: Denial) -> None:
+    """Posts a refusal of a message that was routed before, visibly only to its author."""
+    key = refusal_key(tx, thread.team, author.id, denied, thread.channel)
+    tell_person(tx, thread, author.id, why_refused(denied, author), key)
 
 
 def replace_retry(tx: Transaction, thread: Thread, message_ts: str, text: str) -> None:
@@ -356,7 +379,8 @@ def _first_part(thread: Thread, task: Task, text: str) -> str:
 
 
 def _safe(thread: Thread, text: str, agent_id: str | None, mentionable: frozenset[str] = frozenset()) -> str:
-    """Returns the text escaped for Slack and without secrets. Logs the removal of a secret."""
+    """Returns the text escaped for Slack, without markers and secrets. Logs the removal of a secret."""
+    text = without_markers(strip_invisible(text))
     shown = safe(text, mentionable)
     if shown.count(REMOVED) > text.count(REMOVED):
         _log.warning(

@@ -11,12 +11,16 @@ from typing import Final
 
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.participants import read_roster
+from swarm.services.rules.silence import place_for, stay_silent
 from swarm.services.rules.system_messages import (
     close_progress,
+    post_answer,
     post_message,
     react_failed,
     sentence,
@@ -25,7 +29,7 @@ from swarm.services.rules.system_messages import (
     show_stopped,
 )
 from swarm.services.rules.task_threads import hand_back
-from swarm.store import deliveries, task_queries, tasks
+from swarm.store import agents, deliveries, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
 from swarm.store.tasks import Task
@@ -70,6 +74,8 @@ def dead_letter(
     """
     if tasks.move(tx, TaskStep.BURY, task, said=reason):
         _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, operating_policy)
+        if thread := _thread(tx, task):
+            escalate_dead_letter(tx, thread, reason, operating_policy, task.agent_id)
 
 
 def cancel(
@@ -97,6 +103,7 @@ def cancel(
         threads.answered(tx, thread.id)
         _react(tx, thread, task, operating_policy, show_stopped)
         close_progress(tx, thread, task, "cancelled")
+        _stay_silent(tx, thread, SilentEnd.STOPPED, task, f"the task was cancelled {reason}")
     if task.created_by != by:
         _report(tx, task, NoticeKind.TASK_FINISHED, by=person or by)
     for part in task_queries.open_parts(tx, task.id):
@@ -144,14 +151,21 @@ def _failed(tx: Transaction, task: Task, reason: str, words: str | None, operati
         threads.answered(tx, thread.id)
         _react(tx, thread, task, operating_policy, react_failed)
         close_progress(tx, thread, task, "failed")
+        _stay_silent(tx, thread, SilentEnd.FAILED, task, reason)
     _report(tx, task, NoticeKind.TASK_FINISHED)
+
+
+def _stay_silent(tx: Transaction, thread: Thread, end: SilentEnd, task: Task, reason: str) -> None:
+    """Leaves a silent thread without an owner after the end of its task."""
+    if thread.is_silent:
+        stay_silent(tx, thread, end, task.agent_id, task.id, reason)
 
 
 def _after(tx: Transaction, task: Task, operating_policy: OperatingPolicy, reason: str) -> None:
     """Gives the thread back, together with its unanswered messages."""
     thread = _thread(tx, task)
     if thread:
-        hand_back(tx, thread, task, read_roster(tx, operating_policy), reason)
+        hand_back(tx, thread, task, reason, operating_policy)
 
 
 def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, reason: str) -> None:
@@ -202,12 +216,24 @@ def _report(
 
 def tell_result(tx: Transaction, task_id: str) -> None:
     """Posts the result of a task on the coordinator's behalf if no agent has posted it."""
+    found = tasks.get(tx, task_id)
+    thread = threads.locked(tx, found.thread_id) if found and found.thread_id else None
     task = tasks.locked(tx, task_id)
-    thread = _thread(tx, task) if task else None
     if task is None or thread is None or task.status is not TaskStatus.COMPLETED or not task.result:
         return
     if not deliveries.posted_for_task(tx, task.id, task.ended_at or 0):
-        post_message(tx, thread, task.result, agent_id=task.agent_id, task_id=task.id)
+        assert task.agent_id is not None  # completed by it
+        shown_in, end = place_for(tx, thread, task.result, is_silent=False, agent_id=task.agent_id, subject=task.id)
+        if end is None:
+            post_answer(
+                tx,
+                shown_in,
+                task.result,
+                agent_id=task.agent_id,
+                agent_name=agents.names(tx)[task.agent_id],
+                requester=task.requester,
+                task_id=task.id,
+            )
 
 
 def take_marks_back(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:

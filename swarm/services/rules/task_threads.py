@@ -1,6 +1,7 @@
 """Maintains the ownership of threads as tasks start and end, and handles people's messages in the thread of a task.
 
-When a thread changes owners, the unread messages of the old owner move with it. A running task occupies its thread, so
+When a thread changes owners, the unread messages of the old owner move with it, except those whose authors may not use
+the new owner. A running task occupies its thread, so
 a new message would have to wait for the end of the task. Therefore the task's agent gets the message as a notice, with
 the next poll or renewal, and answers under the task's lease (a follow-up). A task that waits for a person continues.
 """
@@ -9,50 +10,61 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from swarm.domain.access import AgentAccess, may_use
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Roster
-from swarm.store import requests, task_queries, tasks
+from swarm.services.rules.participants import read_roster
+from swarm.store import agents, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.tasks import Task
-from swarm.store.threads import threads
+from swarm.store.threads import threads, transcript
 
 
-def hand_over(tx: Transaction, thread: Thread, owner_id: str, reason: str) -> None:
+def hand_over(tx: Transaction, thread: Thread, owner_id: str, reason: str, operating_policy: OperatingPolicy) -> None:
     """Makes an agent the owner. The thread must be locked."""
-    hand_over_all(tx, [(thread, owner_id, reason)])
+    hand_over_all(tx, [(thread, owner_id, reason)], operating_policy)
 
 
-def hand_over_all(tx: Transaction, owners: Sequence[tuple[Thread, str, str]]) -> None:
+def hand_over_all(
+    tx: Transaction, owners: Sequence[tuple[Thread, str, str]], operating_policy: OperatingPolicy
+) -> None:
     """Makes agents the owners of threads, each given with its new owner and the reason. The threads must be locked."""
     changed = [(thread.id, owner_id, reason) for thread, owner_id, reason in owners if thread.owner_id != owner_id]
     threads.own_all(tx, changed)
     for thread, owner_id, reason in owners:
-        _bring_along(tx, thread, owner_id, reason, None)
+        _bring_along(tx, thread, owner_id, reason, None, operating_policy)
 
 
-def hand_over_for(tx: Transaction, thread: Thread, task: Task, agent_id: str, reason: str) -> int:
+def hand_over_for(
+    tx: Transaction, thread: Thread, task: Task, agent_id: str, reason: str, operating_policy: OperatingPolicy
+) -> int:
     """Makes the agent of a task the owner and returns the new epoch. The thread must be locked.
 
     The epoch also changes if the agent already owns the thread, because later steps of its older tasks must not end
     this ownership.
     """
     epoch = threads.hand_over(tx, thread, agent_id, reason, anew=True)
-    _bring_along(tx, thread, agent_id, reason, task.id)
+    _bring_along(tx, thread, agent_id, reason, task.id, operating_policy)
     return epoch
 
 
-def take_if_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster: Roster, reason: str) -> int | None:
+def take_if_free(
+    tx: Transaction, thread: Thread, task: Task, agent_id: str, reason: str, operating_policy: OperatingPolicy
+) -> int | None:
     """Makes the agent of an existing task the owner, unless the thread is taken. The thread must be locked.
 
     A thread is free if it has no owner, or if its owner is the creator of the task or a lead. A newer task of another
     worker keeps the thread, and so does a worker that a person has named. Returns the new epoch, or None.
     """
-    return hand_over_for(tx, thread, task, agent_id, reason) if _is_free(tx, thread, task, agent_id, roster) else None
+    if not _is_free(tx, thread, task, agent_id, read_roster(tx, operating_policy)):
+        return None
+    return hand_over_for(tx, thread, task, agent_id, reason, operating_policy)
 
 
 def _is_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster: Roster) -> bool:
@@ -63,7 +75,7 @@ def _is_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster:
     return owner.id == agent_id and (holder is None or holder.id == task.id)
 
 
-def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reason: str) -> None:
+def hand_back(tx: Transaction, thread: Thread, task: Task, reason: str, operating_policy: OperatingPolicy) -> None:
     """Returns a thread to the delegator of the task, unless the thread has changed owners since. The thread must be
     locked.
 
@@ -75,16 +87,17 @@ def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reaso
         return
     if task.epoch is None or thread.epoch != task.epoch or thread.owner_id != task.agent_id:
         return
+    roster = read_roster(tx, operating_policy)
     above = [other for other in task_queries.ancestors(tx, task.parent_id) if other.thread_id == thread.id]
     whole = _to_return_to(tx, above, roster)
     if whole:
         assert whole.agent_id is not None  # an agent in the roster
-        epoch = hand_over_for(tx, thread, whole, whole.agent_id, reason)
+        epoch = hand_over_for(tx, thread, whole, whole.agent_id, reason, operating_policy)
         tasks.give(tx, whole, whole.agent_id, epoch, reason)
         return
     delegator = roster.by_id([task, *above][-1].created_by) or roster.default_lead
     if delegator:
-        hand_over(tx, thread, delegator.id, reason)
+        hand_over(tx, thread, delegator.id, reason, operating_policy)
 
 
 def _to_return_to(tx: Transaction, above: list[Task], roster: Roster) -> Task | None:
@@ -100,10 +113,33 @@ def _to_return_to(tx: Transaction, above: list[Task], roster: Roster) -> Task | 
     return None
 
 
-def _bring_along(tx: Transaction, thread: Thread, owner_id: str, reason: str, task_id: str | None) -> None:
+def _bring_along(
+    tx: Transaction,
+    thread: Thread,
+    owner_id: str,
+    reason: str,
+    task_id: str | None,
+    operating_policy: OperatingPolicy,
+) -> None:
     if thread.owner_id and thread.owner_id != owner_id:
+        limit = _limit_of(tx, owner_id, operating_policy)
         for inbox_message in inbox.unread_in_thread(tx, thread.owner_id, thread.id):
-            inbox.readdress(tx, inbox_message, owner_id, reason, task_id=task_id)
+            if limit is None or _may_follow(tx, inbox_message, limit):
+                inbox.readdress(tx, inbox_message, owner_id, reason, task_id=task_id)
+
+
+def _limit_of(tx: Transaction, agent_id: str, operating_policy: OperatingPolicy) -> AgentAccess | None:
+    """Returns the limits on the use of an agent; None if there are none."""
+    agent = agents.by_id(tx, agent_id) if operating_policy.agent_access else None
+    return operating_policy.agent_access.get(agent.name) if agent else None
+
+
+def _may_follow(tx: Transaction, inbox_message: InboxMessage, limit: AgentAccess) -> bool:
+    """Whether an unread message may go to another agent. Slack cannot be asked here, so a message whose author's lists
+    need facts from Slack stays with its agent.
+    """
+    author = transcript.author_of(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
+    return author is not None and may_use(limit, author, inbox_message.channel)
 
 
 def follow_up(tx: Transaction, task: Task, inbox_message: InboxMessage) -> None:

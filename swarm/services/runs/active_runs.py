@@ -10,6 +10,7 @@ import structlog
 from swarm.clock import boottime
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.threads import is_user
 from swarm.domain.model.triggers import NoticeView, Trigger, TriggerKind
 from swarm.services.inbox.work import Work
 from swarm.services.rules.guarded import attempt
@@ -17,7 +18,6 @@ from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.answer_run import AnswerRun, RunContext, RunSource
 from swarm.services.runs.event_sources import AgentSource, HandleNotifications, ManagedAgent, StreamSource
-from swarm.services.runs.run_input import is_user
 from swarm.services.tasks.delegate import Delegations
 from swarm.services.tasks.tasks import Tasks
 from swarm.store.runs import run_events

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 import structlog
@@ -32,8 +32,9 @@ from swarm.services.inbox.work import Work
 from swarm.services.requests.asking import ask_of_run
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.locks import LockTerm
-from swarm.services.runs.run_ends import end_run, offer_stop, outcome_of
+from swarm.services.runs.run_ends import end_run, offer_stop
 from swarm.services.runs.run_recovery import Recovery
+from swarm.services.runs.settling import outcome_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
@@ -70,6 +71,7 @@ class Opening:
     place: AnswerTarget | None  # None for a task without a thread
     mentionable: frozenset[str]  # user ids
     sealed_pages: int = 0  # messages that already show the beginning of the answer
+    is_silent: bool = False  # nothing is shown before the answer is judged
 
 
 class RunSource(Protocol):
@@ -131,7 +133,7 @@ class AnswerRun:
             opening = await self.source.begin()
             if opening:
                 place = opening.place
-                beside += self._offer_stop(place)
+                beside += self._offer_stop(None if opening.is_silent else place)
                 await self._end(await self._shown(opening), place)
         except BaseException as error:
             await asyncio.shield(self._give_up(error, place))
@@ -174,10 +176,11 @@ class AnswerRun:
         return [self._run_context.background.start(attempt(offer(), "turn", turn=self.run_id))]
 
     async def _shown(self, opening: Opening) -> AnswerShown:
-        """Shows the answer live to people; collects the complete answer for bots or without a thread."""
+        """Shows the answer live to people; collects the complete answer in silence, for bots, or without a thread."""
         events, place = await self.source.events(self), opening.place
-        if place is None or place.requester is None:
-            return await self._whole(events, opening.mentionable)
+        if place is None or place.requester is None or opening.is_silent:
+            shown = await self._whole(events, opening.mentionable)
+            return shown if opening.is_silent else replace(shown, withheld=None)
         showing = self._run_context.stage.answer(
             place,
             mentionable=opening.mentionable,

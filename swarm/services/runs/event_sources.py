@@ -132,7 +132,11 @@ class AgentSource:
                 footer=self._one.spec.footer,
             )
         spoken = {said.author_id for said in self._trigger.thread_context if said.kind is AuthorKind.USER}
-        return Opening(place=place, mentionable=frozenset(spoken | ({self._requester} if self._requester else set())))
+        return Opening(
+            place=place,
+            mentionable=frozenset(spoken | ({self._requester} if self._requester else set())),
+            is_silent=self._trigger.overthink,
+        )
 
     async def keep(self, run: AnswerRun) -> None:
         """Renews the lease until the run ends; stops a run that has lost its lease."""
@@ -199,6 +203,7 @@ class AgentSource:
             attempt=trigger.attempt,
             conversation_id=self._ids.conversation_id,
             agui_run_id=self._ids.agui_run_id,
+            trace_id=self._ids.trace_id,
             requester=self._requester,
             task_id=self.task_id,
             inbox_message_ids=[inbox_message.id for inbox_message in trigger.inbox_messages],
@@ -241,6 +246,8 @@ class AgentSource:
             channel_type=place.channel_type,
             facts=await directory.channel_facts(place.channel),
             user_email=email,
+            overthink=self._trigger.overthink,
+            humble_followup=self._trigger.humble_followup,
             by_strangers=self._trigger.started_by is StartedBy.STRANGERS,
             extra=policy.client_context,
         )
@@ -303,7 +310,7 @@ class StreamSource:
             agent_name=self._found.agent_name,
         )
         sealed = max((page.page for page in self._found.pages), default=0)
-        return Opening(place=place, mentionable=self._people, sealed_pages=sealed)
+        return Opening(place=place, mentionable=self._people, sealed_pages=sealed, is_silent=self._found.is_silent)
 
     async def keep(self, run: AnswerRun) -> None:
         """Does nothing, because the agent renews its own lease."""

@@ -1,39 +1,58 @@
-"""Lets people stop, retry and rate runs, with `!stop`, Slack's own Stop, and the buttons below messages.
+"""Lets people stop, retry and rate runs, and ask for a human, with `!stop`, Slack's own Stop, and the buttons below
+messages.
 
-Who may act: a person whose standing allows writing in that channel. What is guaranteed: each press counts once.
+Who may act: a person who may use the swarm in that channel, and the agents whose work it concerns. What is guaranteed:
+each press counts once, and a refusal is said once a day.
 
 Lock order: the thread, the leases, the tasks, the messages with their queue heads, the runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import structlog
 
-from swarm.domain.access import denial
+from swarm.domain.access import Denial, Me, why_press_refused
 from swarm.domain.button_actions import (
+    ESCALATE_ACTION,
     FEEDBACK_ACTION,
+    FEEDBACK_FORM,
+    REASON_ACTION,
     RETRY_RUN_ACTION,
+    STOP_OWN_ACTION,
     STOP_RUN_ACTION,
     STOP_TASK_ACTION,
     ButtonPressed,
+    PressResult,
     SessionStopped,
     feedback_of,
 )
-from swarm.domain.channel_policy import External
-from swarm.domain.errors import Unavailable
-from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus
+from swarm.domain.errors import Conflict, Unavailable
+from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
+from swarm.domain.model.feedback import Reason
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus
-from swarm.domain.model.threads import Author, ChannelType, SlackMessage, Thread
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import Directory
 from swarm.services.requests.asking import stop_waiting
 from swarm.services.rules import task_ends
+from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import lock_task
-from swarm.services.rules.participants import LIMITED_TEXT, Standings, has_room
+from swarm.services.rules.participants import (
+    LIMITED_TEXT,
+    UNVERIFIED_TEXT,
+    Standings,
+    is_first_refusal,
+    limited_since,
+)
 from swarm.services.rules.system_messages import (
     RETRY_IMPOSSIBLE,
     RETRY_TAKEN,
@@ -41,29 +60,35 @@ from swarm.services.rules.system_messages import (
     replace_retry,
     show_anew,
     show_answered,
-    why_refused,
+    tell_person,
+)
+from swarm.services.runs.feedback import (
+    UNDER_WAY,
+    give_comment,
+    give_opinion,
+    give_reason,
 )
 from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
-from swarm.store import idempotency_keys, requests, task_queries, tasks
+from swarm.store import agents, deliveries, history, idempotency_keys, requests, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
-from swarm.store.runs import feedback, runs
+from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
-NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
-UNVERIFIED_TEXT: Final = "Slack did not identify you in time. Press the button again in a moment."
+STOPPED_TEXT: Final = "It is being stopped."
 OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
+ENDED_TEXT: Final = "This has ended, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has already been run again."
 NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."
-THANKS_TEXT: Final = "Thank you, that helps."
-FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
+ESCALATED_TEXT: Final = "I have asked for help in this thread."
+UNKNOWN_THREAD_TEXT: Final = "I do not know this thread, so I cannot ask for help here."
 
+_NAMES_SECONDS: Final = 1.0  # a press must be acknowledged within three seconds
 _STOPPED: Final = "true"  # the result in the stored receipt of a `!stop`
-
-_UNDER_WAY: Final = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
 
 _log = structlog.get_logger(__name__)
 
@@ -82,24 +107,44 @@ class RunControl:
 
         Raises Unavailable if Slack does not identify the person in time: Slack repeats this event, unlike a click.
         """
-        person = await self._standings.presser(stopped.user_id, None)
+        at_work = await self._database.read(self._at_work, stopped) if self._operating_policy.agent_access else ()
+        person = await self._standings.presser(stopped.user_id, None, stopped.channel, at_work)
         if person.standing is None:
             raise Unavailable("Slack does not say who pressed its Stop.")
         count = await self._database.write(self._stop_session, stopped, person)
+        if count is None:
+            raise Unavailable("Slack does not say whether who pressed its Stop may do so.")
         _log.info("Slack's Stop was pressed.", action="stop_session", channel=stopped.channel, runs=count)
 
-    def _stop_session(self, tx: Transaction, stopped: SessionStopped, person: Author) -> int:
-        if not idempotency_keys.record(tx, stopped.key) or denial(
-            person, self._operating_policy.policy(stopped.channel)
-        ):
-            return 0
+    def _at_work(self, tx: Transaction, stopped: SessionStopped) -> list[str]:
         found = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)
-        if found is None:
+        return _names(tx, agents_at_work(tx, found.id)) if found else []
+
+    def _stop_session(self, tx: Transaction, stopped: SessionStopped, person: Author) -> int | None:
+        """Returns the number of stopped runs; None if it is not known yet whether the person may stop them."""
+        found = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)
+        at_work = _names(tx, agents_at_work(tx, found.id)) if found and self._operating_policy.agent_access else ()
+        denied = self._operating_policy.denial(person, stopped.channel, at_work)
+        if denied and denied.missing:
+            return None
+        if not idempotency_keys.record(tx, stopped.key) or found is None:
+            return 0
+        if denied:
+            self._tell_refused(tx, found, stopped, person, denied)
             return 0
         thread = threads.locked(tx, found.id)
         _cancel_asking_tasks(tx, thread, stopped.user_id, self._operating_policy)
         withdrawn = stop_waiting(tx, thread, stopped.user_id, self._operating_policy)
         return withdrawn + runs.request_stop(tx, stopped.user_id, thread_id=thread.id)
+
+    def _tell_refused(
+        self, tx: Transaction, thread: Thread, stopped: SessionStopped, person: Author, denied: Denial
+    ) -> None:
+        history.record(
+            tx, "press.refused", f"{stopped.channel}:{stopped.thread_ts}", thread_id=thread.id, reason=denied.reason
+        )
+        if is_first_refusal(tx, self._team, person.id, denied.scope(stopped.channel)):
+            tell_person(tx, thread, person.id, why_press_refused(denied, person))
 
 
 class Buttons:
@@ -107,31 +152,81 @@ class Buttons:
     changed.
     """
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy, standings: Standings, team: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        operating_policy: OperatingPolicy,
+        standings: Standings,
+        me: Me,
+        directory: Directory | None = None,
+    ) -> None:
+        """``directory`` resolves names for paging services; without it, they get ids."""
         self._database = database
         self._operating_policy = operating_policy
         self._standings = standings
-        self._team = team
+        self._team = me.team
+        self._directory = directory
+        self._acts = {**_ACTS, **_feedback_acts(me)}
 
-    async def press(self, press: ButtonPressed) -> str | None:
-        """Performs the action of a button. Returns the text to show to this person only, if any."""
-        act = _ACTS.get(press.action_id)
+    async def press(self, press: ButtonPressed) -> PressResult:
+        """Performs the action of a button. Returns what to show to this person only, if anything."""
+        act = await self._act(press)
         if act is None:
             return None
-        person = await self._standings.presser(press.user_id, press.team)
+        concerned = await self._database.read(_concerned, press) if self._operating_policy.agent_access else ()
+        person = await self._standings.presser(press.user_id, press.team, press.channel, concerned)
         return await self._database.write(self._once, press, person, act)
 
-    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
+    async def _act(self, press: ButtonPressed) -> Act | None:
+        if press.action_id == ESCALATE_ACTION:
+            return partial(_escalate, team=self._team, asker=await self._asker(press))
+        return self._acts.get(press.action_id)
+
+    async def _asker(self, press: ButtonPressed) -> EscalationAsker:
+        """Returns who asks for a human. Names are left out if Slack does not tell them in time."""
+        name = channel_name = ""
+        if self._directory:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_NAMES_SECONDS):
+                    name, channel_name = await asyncio.gather(
+                        self._directory.author_name(press.user_id, AuthorKind.USER),
+                        self._directory.channel_name(press.channel),
+                    )
+        return EscalationAsker(door=EscalationDoor.BUTTON, person=press.user_id, name=name, channel_name=channel_name)
+
+    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> PressResult:
         if not idempotency_keys.record(tx, press.key):
             return None
-        policy = self._operating_policy.policy(press.channel)
-        if person.standing is None and policy.external is not External.ALLOW:
-            return UNVERIFIED_TEXT
-        if denial(person, policy):
-            return NOT_ALLOWED_TEXT.format(reason=why_refused(person))
-        if not has_room(tx, self._team, person.id, self._operating_policy):
-            return LIMITED_TEXT
+        concerned = _concerned(tx, press) if self._operating_policy.agent_access else ()
+        denied = self._operating_policy.denial(person, press.channel, concerned)
+        if denied:
+            return self._refusal(tx, press, person, denied)
+        since = limited_since(tx, self._team, person.id, self._operating_policy)
+        if since is not None:
+            return LIMITED_TEXT if is_first_refusal(tx, self._team, person.id, "limit", since) else None
         return act(tx, press, self._operating_policy)
+
+    def _refusal(self, tx: Transaction, press: ButtonPressed, person: Author, denied: Denial) -> str | None:
+        """Returns the text for the person, once a day. The message with the button explains every refusal."""
+        history.record(tx, "press.refused", f"{press.channel}:{press.message_ts}", reason=denied.reason)
+        if denied.missing:
+            return UNVERIFIED_TEXT
+        is_first = is_first_refusal(tx, self._team, person.id, denied.scope(press.channel))
+        return why_press_refused(denied, person) if is_first else None
+
+
+def _concerned(tx: Transaction, press: ButtonPressed) -> list[str]:
+    """Returns the name of the agent whose run, task or post a button concerns."""
+    said = feedback_of(press.value) if press.action_id == FEEDBACK_ACTION else None
+    subject = said.answer_id if said else press.value
+    found = runs.get(tx, subject) or tasks.get(tx, subject)
+    posted = None if found else deliveries.get(tx, subject)
+    return _names(tx, {found.agent_id if found else posted["agent_id"] if posted else None})
+
+
+def _names(tx: Transaction, agent_ids: Collection[str | None]) -> list[str]:
+    names = agents.names(tx)
+    return sorted(names[agent_id] for agent_id in agent_ids if agent_id in names)
 
 
 class Retried(StrEnum):
@@ -163,6 +258,20 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
     return obeyed or runs.latest_to_stop(tx, team, message.channel) is not None
 
 
+def stoppable_agents(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> frozenset[str]:
+    """Returns the ids of the agents whose work a ``!stop`` would end, under the conditions of `can_stop`."""
+    thread_id = thread.id if thread else runs.latest_to_stop(tx, team, message.channel)
+    return agents_at_work(tx, thread_id) if thread_id else frozenset()
+
+
+def agents_at_work(tx: Transaction, thread_id: str) -> frozenset[str]:
+    """Returns the ids of the agents with an unfinished run, an open task or an open request in a thread."""
+    of_runs = {run.agent_id for run in runs.of_thread(tx, thread_id) if run.status in UNFINISHED}
+    of_tasks = {task.agent_id for task in task_queries.open_in_thread(tx, thread_id) if task.agent_id}
+    of_requests = {request.agent_id for request in requests.open_in_thread(tx, thread_id) if request.agent_id}
+    return frozenset(of_runs | of_tasks | of_requests)
+
+
 def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_policy: OperatingPolicy) -> Thread | None:
     """Handles a ``!stop`` outside a thread in a direct message, once. Returns the thread of the stopped run."""
     key = _stop_receipt(team, message)
@@ -180,16 +289,35 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_pol
 def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operating_policy: OperatingPolicy) -> None:
     """Handles a ``!stop``: cancels the thread's tasks, stops its runs and adds ✅. The thread must be locked."""
     person = message.author.id
-    open_tasks = task_queries.open_in_thread(tx, thread.id)
-    for token in sorted(task.lease_token for task in open_tasks if task.lease_token):
-        leases.by_token(tx, token)
-    for task in open_tasks:
-        locked = tasks.locked(tx, task.id)  # it may already have been cancelled as a subtask
-        if locked:
-            task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person)
+    _cancel_tasks(tx, task_queries.open_in_thread(tx, thread.id), person, operating_policy)
     stop_waiting(tx, thread, person, operating_policy)
     runs.request_stop(tx, person, thread_id=thread.id)
     show_answered(tx, thread, message.ts, operating_policy.reactions)
+
+
+def stop_own(tx: Transaction, thread_id: str, person: str, operating_policy: OperatingPolicy) -> int:
+    """Stops what runs in a thread for this person: tasks, runs, and work that waits for a decision.
+
+    Returns the number of pieces of work that were stopped. Other people's work in the thread goes on.
+    """
+    thread = threads.locked(tx, thread_id)
+    own = [task for task in task_queries.open_in_thread(tx, thread.id) if task.requester == person]
+    stopped = _cancel_tasks(tx, own, person, operating_policy)
+    stopped += stop_waiting(tx, thread, person, operating_policy, own_only=True)
+    running = [run.id for run in runs.of_thread(tx, thread.id) if run.requester == person and run.ended_at is None]
+    return stopped + sum(runs.request_stop(tx, person, run_id=run_id) for run_id in running)
+
+
+def _cancel_tasks(tx: Transaction, found: Sequence[Task], person: str, operating_policy: OperatingPolicy) -> int:
+    """Cancels tasks of a locked thread, after their leases are locked. Returns the number of cancelled tasks."""
+    for token in sorted(task.lease_token for task in found if task.lease_token):
+        leases.by_token(tx, token)
+    cancelled = 0
+    for task in found:
+        locked = tasks.locked(tx, task.id)  # it may already have been cancelled as a subtask
+        if locked:
+            cancelled += task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person)
+    return cancelled
 
 
 def _cancel_asking_tasks(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> None:
@@ -256,7 +384,7 @@ def _is_being_stopped(tx: Transaction, run_id: str) -> bool:
 
 def _redrive_task(tx: Transaction, run: Run, reason: str, operating_policy: OperatingPolicy) -> Retried:
     task = lock_task(tx, run.task_id or "")
-    if task and redrive_dead(tx, task, reason, operating_policy):
+    if task and redrive_dead(tx, task, reason, operating_policy, instruction=operating_policy.retry_prefix):
         return Retried.DONE
     return Retried.BEFORE if task and task.status in ACTIVE_STATUSES else Retried.IMPOSSIBLE
 
@@ -270,7 +398,7 @@ def _redrive_entries(
     redriven = [
         inbox_message
         for inbox_message in inbox_messages
-        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason)
+        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason, instruction=operating_policy.retry_prefix)
     ]
     for inbox_message in redriven:
         show_anew(tx, thread, inbox_message, operating_policy.reactions)
@@ -278,7 +406,7 @@ def _redrive_entries(
         return Retried.DONE
     return (
         Retried.BEFORE
-        if any(inbox_message.status in _UNDER_WAY for inbox_message in inbox_messages)
+        if any(inbox_message.status in UNDER_WAY for inbox_message in inbox_messages)
         else Retried.IMPOSSIBLE
     )
 
@@ -288,8 +416,16 @@ def _stop_receipt(team: str, message: SlackMessage) -> str:
 
 
 def _stop_task(tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy) -> str | None:
-    stopped = cancel_by_person(tx, press.value, press.channel, press.user_id, operating_policy)
-    return None if stopped else OVER_TEXT
+    if not cancel_by_person(tx, press.value, press.channel, press.user_id, operating_policy):
+        return OVER_TEXT
+    return STOPPED_TEXT if press.is_ephemeral else None  # a list that only this person sees does not change
+
+
+def _stop_own(tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy) -> str:
+    thread = threads.get(tx, press.value)
+    if thread is None or thread.channel != press.channel:
+        return ENDED_TEXT
+    return STOPPED_TEXT if stop_own(tx, thread.id, press.user_id, operating_policy) else ENDED_TEXT
 
 
 def _stop_run(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy) -> str | None:
@@ -302,23 +438,36 @@ def _retry_run(tx: Transaction, press: ButtonPressed, operating_policy: Operatin
     return _ON_RETRY[retry_run(tx, press.value, press.channel, press.user_id, operating_policy, press.message_ts)]
 
 
-def _give_feedback(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy) -> str | None:
-    said = feedback_of(press.value)
-    if said is None:
-        return None
-    run = _shown_in(tx, said.run_id, press.channel)
-    if run is None:
-        return FORGOTTEN_TEXT
-    feedback.give(tx, run.id, press.user_id, Opinion.UP if said.is_good else Opinion.DOWN)
-    return THANKS_TEXT
+def _escalate(
+    tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy, *, team: str, asker: EscalationAsker
+) -> str:
+    thread = threads.at(tx, team, press.channel, press.thread_ts or press.message_ts)
+    if thread is None:
+        return UNKNOWN_THREAD_TEXT
+    try:
+        escalation, is_new = escalate(tx, thread, asker, "", operating_policy)
+    except Conflict as nobody:
+        return nobody.message
+    return ESCALATED_TEXT if is_new else asked_before_text(escalation)
 
 
-Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], str | None]
+Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], PressResult]
 
 _ACTS: Final[Mapping[str, Act]] = {
     STOP_TASK_ACTION: _stop_task,
+    STOP_OWN_ACTION: _stop_own,
     STOP_RUN_ACTION: _stop_run,
     RETRY_RUN_ACTION: _retry_run,
-    FEEDBACK_ACTION: _give_feedback,
 }
+
+
+def _feedback_acts(me: Me) -> Mapping[str, Act]:
+    reason = partial(give_reason, me=me)
+    return {
+        FEEDBACK_ACTION: partial(give_opinion, me=me),
+        **{REASON_ACTION + one: reason for one in Reason},
+        FEEDBACK_FORM: partial(give_comment, me=me),
+    }
+
+
 _ON_RETRY: Final = {Retried.DONE: None, Retried.BEFORE: RETRIED_TEXT, Retried.IMPOSSIBLE: NO_RETRY_TEXT}

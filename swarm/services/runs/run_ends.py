@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, assert_never
+from typing import Final
 
 from swarm.domain.answers import wording
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
@@ -25,24 +25,22 @@ from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, Run
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.model import triggers
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, LeaseEnd
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
-from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import ask_of_run, release_run
-from swarm.services.rules import task_ends
-from swarm.services.rules.leases import claimed_members, end_if_resolved, give_back, lose
-from swarm.services.rules.system_messages import post_closing, react_failed, show_answered, show_stopped
+from swarm.services.rules.leases import claimed_members, give_back, lose
+from swarm.services.rules.silence import break_silence, is_silent, judged
+from swarm.services.rules.system_messages import post_message
+from swarm.services.runs.settling import outcome_of, settle_work
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
 from swarm.store import deliveries, requests, tasks
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, leases
+from swarm.store.inbox import leases
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 STOP_TEXT: Final = "⏳ Still working on it."
@@ -53,17 +51,6 @@ AFTER_DECISION: Final = (
 )
 RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted while answering; the answer starts again below."
 
-_END_MARKS: Final = {
-    InboxStep.RESPOND: show_answered,
-    InboxStep.BURY: react_failed,
-    InboxStep.DISMISS: show_stopped,  # a run dismisses a message only after a person's Stop
-}
-_ENTRY_STEPS: Final = {
-    RunOutcome.ANSWERED: InboxStep.RESPOND,
-    RunOutcome.FAILED: InboxStep.BURY,
-    RunOutcome.STOPPED: InboxStep.DISMISS,
-    RunOutcome.WAITING: InboxStep.ASK,
-}
 _COMES_AGAIN: Final = frozenset({LeaseEnd.EXPIRED, LeaseEnd.RELEASED, LeaseEnd.FAILED, LeaseEnd.REVOKED})
 """A lease with one of these ends has returned its work to the queue."""
 
@@ -108,21 +95,6 @@ def place_of(
     )
 
 
-def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
-    """Returns the outcome in its stored form, and the reason for a failure."""
-    match outcome:
-        case Answered():
-            return RunOutcome.ANSWERED, None
-        case RunFailed(reason=reason):
-            return RunOutcome.FAILED, reason
-        case RunStopped(by=by):
-            return RunOutcome.STOPPED, f"stopped by <@{by}>" if by else "stopped"
-        case NeedsInput():
-            return RunOutcome.WAITING, None
-        case _:
-            assert_never(outcome)
-
-
 def offer_stop(tx: Transaction, run_id: str) -> None:
     """Posts a Stop button for a long run, unless the run has ended."""
     run, thread = _in_locked_thread(tx, run_id)
@@ -151,15 +123,22 @@ def end_run(
         return False
     polls = is_polling(tx, run)
     holds = _still_holds(tx, lease, polls=polls)
+    silent = is_silent(tx, run, thread)
+    if ending.withheld and not silent and holds and not polls:
+        give_back(tx, [run.lease_token])  # somebody has asked meanwhile, and gets an answer in any case
+        return runs.end(tx, run.id, RunStep.ABANDON, "somebody has asked meanwhile")
+    ending = judged(ending) if silent else ending
+    if silent and thread and holds and not polls and isinstance(ending.outcome, Answered):
+        thread, silent = break_silence(tx, thread, run.agent_id, run.trigger_id), False
     if lease and holds and is_ours_to_settle(tx, run, ending.outcome):
-        _settle_work(tx, run, lease, thread, ending, operating_policy)
+        settle_work(tx, run, lease, thread, ending, operating_policy, silent=silent)
     _end(tx, run, ending, in_time=holds or polls)
     if polls:
         tx.wake(runs.RUNS)  # a run that waits for this answer to end may start
     if holds and isinstance(ending.outcome, NeedsInput):
         ask_of_run(tx, run, ending.outcome.asked, operating_policy)
         release_run(tx, run)  # people may have decided on questions that were shown before the end
-    if thread and place:
+    if thread and place and not silent:
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
         close_pages(tx, run)
@@ -183,7 +162,7 @@ def break_off(
     run = runs.locked(tx, run_id)  # the run may be storing its end concurrently
     if run is None or run.status is not RunStatus.RUNNING:
         return
-    outcome = _outcome_of_lost(tx, run, lease, loss)
+    outcome, silent = _outcome_of_lost(tx, run, lease, loss), is_silent(tx, run, thread)
     if outcome is None:
         runs.end(tx, run.id, RunStep.ABANDON, RESTARTED)
         _hand_out_again(tx, run, lease, loss, operating_policy)
@@ -191,8 +170,8 @@ def break_off(
         known, note = outcome_of(outcome)
         runs.end(tx, run.id, known.step, note)
         if lease and _still_holds(tx, lease, polls=is_polling(tx, run)) and is_ours_to_settle(tx, run, outcome):
-            _settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), operating_policy)
-    if thread and place:
+            settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), operating_policy, silent=silent)
+    if thread and place and not silent:
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
         over = runs.get(tx, run.id)
@@ -265,40 +244,6 @@ def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
     A run of the coordinator keeps its work past the expiry of its lease, because only `break_off` ends such a lease.
     """
     return leases.holds(lease, tx.now) if polls else lease is not None and lease.ended_as is None
-
-
-def _settle_work(
-    tx: Transaction,
-    run: Run,
-    lease: Lease,
-    thread: Thread | None,
-    ending: AnswerShown,
-    operating_policy: OperatingPolicy,
-) -> None:
-    """Settles the work of the run as answered, waiting, dead, or dismissed."""
-    task = tasks.locked(tx, run.task_id) if run.task_id else None
-    if task and task.status is TaskStatus.IN_PROGRESS:
-        _settle_task(tx, task, ending, operating_policy)
-    if thread:
-        known, reason = outcome_of(ending.outcome)
-        step = _ENTRY_STEPS[known]
-        for inbox_message in claimed_members(tx, lease):
-            if inbox.move(tx, step, inbox_message, reason=reason) and (show := _END_MARKS.get(step)):
-                show(tx, thread, inbox_message.ts, operating_policy.reactions)
-        threads.answered(tx, thread.id)
-    end_if_resolved(tx, lease)
-
-
-def _settle_task(tx: Transaction, task: Task, ending: AnswerShown, operating_policy: OperatingPolicy) -> None:
-    match ending.outcome:
-        case RunFailed(reason=reason):
-            task_ends.dead_letter(tx, task, reason, operating_policy, told=True)
-        case RunStopped(by=by):
-            task_ends.cancel(tx, task, f"by <@{by}>" if by else "by a person", operating_policy, person=by)
-        case NeedsInput():
-            tasks.move(tx, TaskStep.ASK, task)
-        case _:
-            task_ends.complete(tx, task, ending.text.strip() or "done", operating_policy)
 
 
 def _end(tx: Transaction, run: Run, ending: AnswerShown, *, in_time: bool) -> None:
@@ -388,12 +333,12 @@ def _say(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget, below: 
     if not text.strip() and below == NOTHING_BELOW:
         return
     is_answer = run.status is not RunStatus.ABANDONED and run.inbox_message_ids
-    post_closing(
+    post_message(
         tx,
         thread,
         text,
-        below,
-        place,
+        closing=below,
+        place=place,
         is_safe=True,
         agent_id=run.agent_id,
         inbox_message_id=run.inbox_message_ids[0] if is_answer else None,

@@ -8,7 +8,7 @@ answers of the swarm's agents. Messages that the agent knows from its own earlie
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
 from swarm.domain.answers.questions import decided_of
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
-from swarm.domain.model.threads import AuthorKind, TranscriptMessage
+from swarm.domain.model.threads import AuthorKind, TranscriptMessage, is_user
 from swarm.domain.model.triggers import InboxMessageView, StartedBy, Trigger
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, left_out
@@ -78,9 +78,9 @@ def run_input(
     ``history_characters``, messages after the first are left out and replaced by a note with their number.
     """
     if trigger.task:
-        messages = _of_task(trigger.task)
+        messages = _of_task(trigger.task, trigger.instruction)
     else:
-        messages = tuple(_new(inbox_message, bot_name) for inbox_message in trigger.inbox_messages)
+        messages = tuple(_all_new(trigger.inbox_messages, bot_name))
     decided = [one for one in trigger.requests if one.run_id and one.agent_id == agent_id]
     said = _history(trigger, since, heard, bot_name)
     if decided:  # the messages are not new: the agent has read them, and now it continues
@@ -131,17 +131,21 @@ def requester_of(trigger: Trigger) -> str | None:
     return people[-1] if people else None
 
 
-def is_user(author_id: str) -> bool:
-    """Whether an id belongs to a person; ids of bots and agents have other prefixes."""
-    return author_id.startswith(("U", "W"))
+def _all_new(inbox_messages: Sequence[InboxMessageView], bot_name: str) -> Iterator[InputMessage]:
+    """Yields the new messages. An instruction stands before the first of the messages that share it."""
+    told = None
+    for inbox_message in inbox_messages:
+        instruction = inbox_message.instruction if inbox_message.instruction != told else None
+        told = inbox_message.instruction
+        yield _new(inbox_message, bot_name, instruction)
 
 
-def _new(inbox_message: InboxMessageView, bot_name: str) -> InputMessage:
+def _new(inbox_message: InboxMessageView, bot_name: str, instruction: str | None) -> InputMessage:
     text = _without_mention(inbox_message.text, bot_name) or _file_names(inbox_message)
     return InputMessage(
         id=inbox_message.id,
         speaker=Speaker.USER,
-        text=text,
+        text=_instructed(text, instruction),
         author=inbox_message.user_name,
         standing=inbox_message.standing,
     )
@@ -152,7 +156,11 @@ def _file_names(inbox_message: InboxMessageView) -> str:
     return ", ".join(file.name for file in inbox_message.files)
 
 
-def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
+def _instructed(text: str, instruction: str | None) -> str:
+    return f"{instruction}\n\n{text}" if instruction else text
+
+
+def _of_task(task: TaskView, instruction: str | None) -> tuple[InputMessage, ...]:
     """Returns the results of the task's dependencies, followed by its description."""
     before = [
         InputMessage(
@@ -161,7 +169,7 @@ def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
         for other in task.dependencies
         if other.result
     ]
-    text = task.description.strip() or task.title
+    text = _instructed(task.description.strip() or task.title, instruction)
     return (*before, InputMessage(id=task.id, speaker=Speaker.USER, text=text, author=task.created_by or ""))
 
 

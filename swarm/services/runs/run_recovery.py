@@ -40,6 +40,7 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.slack_text import unescape
 from swarm.services.rules.guarded import attempt
+from swarm.services.rules.silence import is_silent
 from swarm.services.runs.run_ends import (
     RESTARTED,
     RESTARTED_TEXT,
@@ -76,6 +77,7 @@ class Unfinished:
     thread: Thread | None
     pages: tuple[RunPage, ...]
     goes_on: bool  # its agent continues to send events without a new run
+    is_silent: bool  # nothing of it is shown
 
 
 class Recovery:
@@ -177,7 +179,7 @@ class Recovery:
         return spec is not None and spec.on_restart is OnRestart.RERUN
 
     def _place(self, found: Unfinished) -> AnswerTarget | None:
-        if found.thread is None:
+        if found.thread is None or found.is_silent:
             return None
         spec = self._specs.get(found.agent_name)
         return place_of(
@@ -224,6 +226,7 @@ def unfinished(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) 
         thread=thread,
         pages=pages,
         goes_on=goes_on(tx, run, operating_policy),
+        is_silent=is_silent(tx, run, thread),
     )
 
 

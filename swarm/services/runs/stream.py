@@ -30,16 +30,19 @@ from swarm.domain.answers.events import (
     StepStatus,
     TextAdded,
 )
-from swarm.domain.answers.text import without_markers
+from swarm.domain.answers.text import withheld_by, without_markers
 from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
 from swarm.services.rules import task_ends
+from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import claimed_members, end_if_resolved
+from swarm.services.rules.silence import WHY_WITHHELD, break_silence, end_humility, is_silent, stay_silent
 from swarm.services.runs.stream_state import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
 from swarm.services.tasks.task_work import checked
 from swarm.store import idempotency_keys, tasks
@@ -254,9 +257,9 @@ def _check_name(field: str, value: str) -> None:
 
 def _check_something_said(tx: Transaction, run: Run) -> None:
     """Raises Invalid for an answer without text, because cards alone are not an answer."""
-    pieces = [event.piece for event in run_events.after(tx, run.id, 0, MAX_PIECES)]
-    text = "".join(piece.text for piece in pieces if isinstance(piece, TextAdded))
-    if not without_markers(strip_invisible(text)).strip():
+    text = _text(tx, run)
+    is_withheld = withheld_by(text) is not None and is_silent(tx, run, threads.get(tx, run.thread_id or ""))
+    if not is_withheld and not without_markers(strip_invisible(text)).strip():
         raise Invalid(
             "The stream has no text, so people would get no answer.",
             hint="Pass the answer as text; or give the reason in failed.",
@@ -264,20 +267,43 @@ def _check_something_said(tx: Transaction, run: Run) -> None:
         )
 
 
+def _text(tx: Transaction, run: Run) -> str:
+    pieces = [event.piece for event in run_events.after(tx, run.id, 0, MAX_PIECES)]
+    return "".join(piece.text for piece in pieces if isinstance(piece, TextAdded))
+
+
 def _settle(
     tx: Transaction, run: Run, lease: Lease, thread: Thread, said: _Said, operating_policy: OperatingPolicy
 ) -> tuple[str, ...]:
     """Settles the work of a closed answer. Returns the ids of the settled messages. The lease must be locked."""
     settled: list[str] = []
+    end = _judge(tx, run, thread, said)
     if run.task_id is not None:
         _settle_task(tx, run.task_id, said, operating_policy)
     elif said.result is not None:
         raise Invalid("Only a task has a result.", fields={"result": "leave it out: your text is the answer"})
     else:
-        settled = _settle_messages(tx, lease, said)
+        settled = _settle_messages(tx, lease, said, end)
+        if settled and said.failed is not None and end is None:
+            escalate_dead_letter(tx, thread, said.failed, operating_policy, lease.agent_id)
+    if end in WHY_WITHHELD or (end and run.task_id is None):  # the failure of a task has been recorded with the task
+        reason = WHY_WITHHELD.get(end) or said.failed or ""
+        stay_silent(tx, thread, end, run.agent_id, run.trigger_id, reason)
     threads.answered(tx, thread.id)
     end_if_resolved(tx, lease)
     return tuple(settled)
+
+
+def _judge(tx: Transaction, run: Run, thread: Thread, said: _Said) -> SilentEnd | None:
+    """Returns why a silent answer is not shown; None if it is."""
+    if is_silent(tx, run, thread):
+        end = SilentEnd.FAILED if said.failed is not None else withheld_by(_text(tx, run))
+        if end:
+            return end
+        break_silence(tx, thread, run.agent_id, run.trigger_id)
+    elif said.failed is None:
+        end_humility(tx, thread)
+    return None
 
 
 def _settle_task(tx: Transaction, task_id: str, said: _Said, operating_policy: OperatingPolicy) -> None:
@@ -293,8 +319,10 @@ def _settle_task(tx: Transaction, task_id: str, said: _Said, operating_policy: O
         task_ends.dead_letter(tx, task, said.failed or "", operating_policy, told=True)
 
 
-def _settle_messages(tx: Transaction, lease: Lease, said: _Said) -> list[str]:
-    """Settles all messages of the lease that still need an answer."""
-    step = InboxStep.RESPOND if said.failed is None else InboxStep.BURY
+def _settle_messages(tx: Transaction, lease: Lease, said: _Said, end: SilentEnd | None) -> list[str]:
+    """Settles all messages of the lease that still need an answer. ``end`` is why a silent answer is not shown."""
+    step, reason = InboxStep.RESPOND if said.failed is None else InboxStep.BURY, said.failed
+    if end in WHY_WITHHELD:
+        step, reason = InboxStep.DISMISS, WHY_WITHHELD[end]
     waiting = claimed_members(tx, lease)
-    return [inbox_message.id for inbox_message in waiting if inbox.move(tx, step, inbox_message, reason=said.failed)]
+    return [inbox_message.id for inbox_message in waiting if inbox.move(tx, step, inbox_message, reason=reason)]

@@ -8,11 +8,10 @@ Pieces stored before the work was lost are still shown; then the events end as t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.clock import new_id, slack_ts_to_us
+from swarm.clock import new_id
 from swarm.domain.answers.agents import conversation_id
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Closed, Finished, Opened, RunStopped
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withdrawn
@@ -20,18 +19,16 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, LeaseEnd, LeaseKind
 from swarm.domain.model.runs import RunOutcome, RunStatus
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.threads import AuthorKind, Thread
+from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.fencing import NAME_LEASE, authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.leases import SILENT, could_not_renew
-from swarm.services.rules.reply import with_others
+from swarm.services.rules.reply import last_person, with_others
 from swarm.services.rules.system_messages import react_failed, show_answered
-from swarm.services.runs.run_input import is_user
 from swarm.store import tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
-from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_events, run_pages, runs
 from swarm.store.runs.run_events import RunEvent
@@ -225,7 +222,7 @@ def _messages(tx: Transaction, caller: Caller, inbox_message_id: str) -> _Claim:
         lease=got.lease,
         thread=got.thread,
         inbox_message_ids=tuple(inbox_message.id for inbox_message in members),
-        requester=_requester(tx, members),
+        requester=last_person(tx, members),
     )
 
 
@@ -237,17 +234,6 @@ def _task(tx: Transaction, caller: Caller, task_id: str) -> _Claim:
             hint="Add the text to its result, or write to an agent with send-message.",
         )
     return _Claim(lease=got.lease, thread=got.thread, requester=got.task.requester)
-
-
-def _requester(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> str | None:
-    """Returns the last author who is a person; None if all authors are bots. Slack streams only to people."""
-    rows = (
-        transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
-        for inbox_message in inbox_messages
-    )
-    said = sorted((transcript.transcript_message(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
-    people = [one.author_id for one in said if one.kind is AuthorKind.USER and is_user(one.author_id)]
-    return people[-1] if people else None
 
 
 def _in_the_way(tx: Transaction, lease: Lease) -> SwarmError:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from swarm.domain.errors import Conflict, Forbidden, NotFound
+from swarm.domain.access import agent_denial
+from swarm.domain.errors import Conflict, Forbidden, NotFound, Unavailable
 from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import (
     MAX_OPEN_CHILDREN,
     MAX_OPEN_CREATED,
@@ -17,12 +21,19 @@ from swarm.domain.model.tasks import (
     check_depth,
     check_room,
 )
+from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate, Roster
+from swarm.services.rules.idempotency import Caller
+from swarm.services.rules.participants import Standings
 from swarm.services.tasks.task_view import find_visible
-from swarm.store import agents, task_queries
+from swarm.store import agents, task_queries, tasks
+from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, leases
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.tasks import Task
+from swarm.store.threads import transcript
 
 MAX_WAITED_FOR: Final = 200
 """The maximum number of tasks that are searched for a cycle through the parents of a new task."""
@@ -64,6 +75,103 @@ def check_vouched(
             f"{target.name} has tools of the host, so it accepts no tasks from enrolled workers.",
             hint="Choose another worker, or ask the operator or a lead to create the task.",
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Askers:
+    """The people and bots who asked for a piece of work, with the channel in which they did."""
+
+    authors: tuple[Author, ...] = ()
+    channel: str = ""
+
+
+NOBODY: Final = Askers()
+
+
+def askers_of_lease(tx: Transaction, caller: Caller | None) -> Askers:
+    """Returns who asked for the work under the caller's lease: the authors of its messages, or of its task's."""
+    lease = leases.peek(tx, caller.lease_token) if caller and caller.lease_token else None
+    if caller is None or lease is None or lease.agent_id != caller.agent.id:
+        return NOBODY
+    task = tasks.get(tx, lease.task_id) if lease.task_id else None
+    return askers_of_task(tx, task) if task else askers_of_messages(tx, inbox.members(tx, lease.token))
+
+
+def askers_of_task(tx: Transaction, task: Task) -> Askers:
+    """Returns who asked for a task: the authors of the messages that it, or a task above it, was delegated from."""
+    for above in [task, *task_queries.ancestors(tx, task.parent_id)]:
+        first = inbox.get(tx, above.inbox_message_id) if above.inbox_message_id else None
+        if first:
+            return askers_of_messages(tx, [first, *inbox.of_task(tx, above.id, InboxStatus.DELEGATED)])
+    return NOBODY
+
+
+def askers_of_messages(tx: Transaction, messages: Sequence[InboxMessage]) -> Askers:
+    """Returns the authors of messages of one thread."""
+    authors = (transcript.author_of(tx, one.team, one.channel, one.ts) for one in messages)
+    unique = {author.id: author for author in authors if author}
+    return Askers(authors=tuple(unique.values()), channel=messages[0].channel if messages else "")
+
+
+class AskerCheck:
+    """The check that everybody who asked for work may use the worker that gets it.
+
+    The facts about the askers are looked up before the transaction. Without limits on the worker, nothing is read.
+    """
+
+    def __init__(self, database: Database, operating_policy: OperatingPolicy, standings: Standings | None) -> None:
+        self._database = database
+        self._operating_policy = operating_policy
+        self._standings = standings
+
+    async def identified(self, worker: str | None, find: Callable[[Transaction], Askers]) -> Askers:
+        """Returns the askers that ``find`` finds, with everything that decides whether they may use a worker, as far as
+        Slack tells it. The worker is given by name or id.
+        """
+        if not self._operating_policy.agent_access or worker is None:
+            return NOBODY
+        name, askers = await self._database.read(self._read, worker.strip(), find)
+        if name is None or self._standings is None:
+            return askers
+        identifying = (self._standings.ready(author, askers.channel, [name]) for author in askers.authors)
+        return replace(askers, authors=tuple(await asyncio.gather(*identifying)))
+
+    def _read(self, tx: Transaction, worker: str, find: Callable[[Transaction], Askers]) -> tuple[str | None, Askers]:
+        agent = agents.by_name(tx, worker.lower()) or agents.by_id(tx, worker)
+        is_limited = agent is not None and agent.name in self._operating_policy.agent_access
+        return (agent.name, find(tx)) if agent and is_limited else (None, NOBODY)
+
+    def check(self, target: Candidate, find: Callable[[], Askers], identified: Askers) -> None:
+        """Raises Forbidden if somebody who asked may not use the worker, or Unavailable while Slack does not tell.
+
+        ``find`` finds the askers in the transaction; ``identified`` are those of before.
+        """
+        limit = self._operating_policy.agent_access.get(target.name)
+        if limit is None:
+            return
+        askers, known = find(), {author.id: author for author in identified.authors}
+        if not askers.authors:
+            raise Forbidden(
+                f"Only some people may use {target.name}, and nobody is known to have asked for this.",
+                hint="Delegate the message of the person who asked, or pass the lease_token of your run.",
+            )
+        denials = {
+            author.id: agent_denial(known.get(author.id, author), limit, askers.channel) for author in askers.authors
+        }
+        refused = sorted(person for person, denied in denials.items() if denied and not denied.missing)
+        if refused:
+            more = (
+                " With only=true, the messages of the others can be delegated." if len(refused) < len(denials) else ""
+            )
+            raise Forbidden(
+                f"{' and '.join(refused)} asked for this and may not use {target.name} here.",
+                hint=f"Choose another worker, or do it yourself.{more}",
+            )
+        if any(denials.values()):
+            raise Unavailable(
+                f"Slack has not said yet whether everybody who asked may use {target.name}.",
+                hint="Try again in a minute.",
+            )
 
 
 def _possible(roster: Roster, caller: Agent | None) -> str:

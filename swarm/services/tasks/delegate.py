@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 
 from typing_extensions import TypedDict
 
@@ -16,10 +17,20 @@ from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import AuthorizedMessage, authorize_message
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import end_if_resolved
-from swarm.services.rules.participants import read_roster
+from swarm.services.rules.participants import Standings, read_roster
 from swarm.services.rules.reply import with_others
 from swarm.services.rules.task_threads import hand_over_for
-from swarm.services.tasks.assignees import check_space, check_vouched, must_wait, place_below, worker
+from swarm.services.tasks.assignees import (
+    NOBODY,
+    AskerCheck,
+    Askers,
+    askers_of_messages,
+    check_space,
+    check_vouched,
+    must_wait,
+    place_below,
+    worker,
+)
 from swarm.services.tasks.task_view import TaskView, view_of
 from swarm.services.tasks.tasks import Brief
 from swarm.store import agents, tasks
@@ -40,9 +51,12 @@ class Delegation(TypedDict):
 class Delegations:
     """Delegations from leads to workers, and the workers' responses to offers."""
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
+    def __init__(
+        self, database: Database, operating_policy: OperatingPolicy, standings: Standings | None = None
+    ) -> None:
         self._database = database
         self._operating_policy = operating_policy
+        self._askers = AskerCheck(database, operating_policy, standings)
 
     async def delegate(
         self,
@@ -57,11 +71,13 @@ class Delegations:
         """Delegates a message to a worker as a task, together with the thread and, unless ``only`` is set, the other
         messages of the lease.
 
-        With ``offer`` the worker is asked first, and the thread moves when the worker accepts. Raises the errors of
-        `worker` and `authorize_message`, and Conflict with the alternatives for a second delegation of the same
-        message, for too many or too deeply nested tasks, and for cycles.
+        Everybody who wrote these messages must be allowed to use the worker (`AskerCheck`). With ``offer`` the worker
+        is asked first, and the thread moves when the worker accepts. Raises the errors of `worker` and
+        `authorize_message`, and Conflict with the alternatives for a second delegation of the same message, for too
+        many or too deeply nested tasks, and for cycles.
         """
-        return await self._database.write(self._delegate, caller, inbox_message_id, agent, brief, offer, only)
+        askers = await self._askers.identified(agent, partial(_askers, inbox_message_id=inbox_message_id, only=only))
+        return await self._database.write(self._delegate, caller, inbox_message_id, agent, brief, offer, only, askers)
 
     async def accept(self, caller: Caller, task_id: str) -> TaskView:
         """Accepts an offered task: it is due at once, and the worker gets the thread, unless its owner has changed
@@ -78,7 +94,15 @@ class Delegations:
         return await self._database.write(self._decline, caller, task_id, reason)
 
     def _delegate(
-        self, tx: Transaction, caller: Caller, inbox_message_id: str, agent: str, brief: Brief, offer: bool, only: bool
+        self,
+        tx: Transaction,
+        caller: Caller,
+        inbox_message_id: str,
+        agent: str,
+        brief: Brief,
+        offer: bool,
+        only: bool,
+        askers: Askers,
     ) -> Delegation:
         inbox_message = inbox.get(tx, inbox_message_id)
         said = {"agent": agent, **asdict(brief), "offer": offer, "only": only}
@@ -91,8 +115,10 @@ class Delegations:
             _check_claimed(tx, hold)
             target = worker(read_roster(tx, self._operating_policy), agent, caller.agent)
             check_vouched(tx, self._operating_policy, target, caller.agent, None)
+            moved = [hold.inbox_message] if only else with_others(tx, hold)
+            self._askers.check(target, partial(askers_of_messages, tx, moved), askers)
             task = self._make(tx, caller, hold, target, brief, offer)
-            for member in [hold.inbox_message] if only else with_others(tx, hold):
+            for member in moved:
                 if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
                     inbox.set_task(tx, member.id, task.id)
             self._tell(tx, caller, hold, target, task, offer)
@@ -151,7 +177,8 @@ class Delegations:
                 task_id=task.id,
             )
         else:
-            hand_over_for(tx, hold.thread, task, target.id, f"{caller.agent.name} delegated to {target.name}")
+            reason = f"{caller.agent.name} delegated to {target.name}"
+            hand_over_for(tx, hold.thread, task, target.id, reason, self._operating_policy)
         threads.answered(tx, hold.thread.id)
 
     def _accept(self, tx: Transaction, caller: Caller, task_id: str) -> TaskView:
@@ -160,7 +187,7 @@ class Delegations:
             thread = threads.locked(tx, task.thread_id) if task.thread_id else None
             reason, epoch = f"{caller.agent.name} accepted task {task.id}", None
             if thread and thread.epoch == task.epoch:
-                epoch = hand_over_for(tx, thread, task, caller.agent.id, reason)
+                epoch = hand_over_for(tx, thread, task, caller.agent.id, reason, self._operating_policy)
             tasks.move(tx, TaskStep.ACCEPT, task)
             tasks.give(tx, task, caller.agent.id, epoch, reason)
             return {}
@@ -175,6 +202,15 @@ class Delegations:
 
         idempotent(tx, _answer(caller, "decline-task", task_id, {"reason": reason}), act)
         return view_of(tx, task_id)
+
+
+def _askers(tx: Transaction, *, inbox_message_id: str, only: bool) -> Askers:
+    """Returns who wrote a message and, unless ``only`` is set, the other messages of its lease."""
+    inbox_message = inbox.get(tx, inbox_message_id)
+    if inbox_message is None:
+        return NOBODY
+    others = inbox.members(tx, inbox_message.lease_token) if inbox_message.lease_token and not only else []
+    return askers_of_messages(tx, [inbox_message, *others])
 
 
 def _check_claimed(tx: Transaction, hold: AuthorizedMessage) -> None:

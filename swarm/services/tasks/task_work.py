@@ -13,7 +13,7 @@ from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import AuthorizedTask, authorize_task
 from swarm.services.rules.idempotency import Caller, idempotent
 from swarm.services.rules.leases import end_if_resolved
-from swarm.services.rules.reply import ReplyText, check_text, post, task_call
+from swarm.services.rules.reply import Answers, ReplyText, check_text, speak, task_call
 from swarm.services.rules.system_messages import show_progress
 from swarm.services.tasks.task_view import TaskView, view
 from swarm.store import tasks
@@ -58,7 +58,8 @@ class TaskWork:
         def act(hold: AuthorizedTask) -> bool:
             if hold.task.status is not TaskStatus.IN_PROGRESS:
                 return False
-            _say(tx, hold, reply)
+            answers = Answers(requester=hold.task.requester)
+            _say(tx, caller, hold, reply, self._operating_policy, answers)
             task_ends.complete(tx, hold.task, result, self._operating_policy)
             end_if_resolved(tx, hold.lease)
             return True
@@ -69,7 +70,8 @@ class TaskWork:
         def act(hold: AuthorizedTask) -> bool:
             if hold.task.status is not TaskStatus.IN_PROGRESS:
                 return False
-            told = _say(tx, hold, reply)
+            is_silent = hold.thread is not None and hold.thread.is_silent  # then no failure is shown
+            told = not is_silent and _say(tx, caller, hold, reply, self._operating_policy)
             task_ends.fail(tx, hold.task, error, told=told, operating_policy=self._operating_policy)
             end_if_resolved(tx, hold.lease)
             return True
@@ -113,7 +115,14 @@ def _reported(
     return view(tx, task)
 
 
-def _say(tx: Transaction, hold: AuthorizedTask, reply: str | None) -> bool:
+def _say(
+    tx: Transaction,
+    caller: Caller,
+    hold: AuthorizedTask,
+    reply: str | None,
+    operating_policy: OperatingPolicy,
+    answers: Answers | None = None,
+) -> bool:
     if not reply:
         return False
     if hold.thread is None:
@@ -121,5 +130,6 @@ def _say(tx: Transaction, hold: AuthorizedTask, reply: str | None) -> bool:
             "This task has no Slack thread, so nobody would see the reply.",
             hint="Leave out the reply, and add the text to the result.",
         )
-    post(tx, hold.thread, ReplyText(text=reply), agent_id=hold.lease.agent_id, task_id=hold.task.id)
+    words = ReplyText(text=reply)
+    speak(tx, hold.thread, words, caller.agent, hold.task, operating_policy.reactions, answers)
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, TooLarge
@@ -22,10 +23,22 @@ from swarm.domain.text.characters import strip_invisible
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import NAME_LEASE, authorize_task, check_run, lock_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall, digest, idempotent
-from swarm.services.rules.participants import read_roster
+from swarm.services.rules.participants import Standings, read_roster
 from swarm.services.rules.system_messages import retire_retry_of_task
 from swarm.services.rules.task_threads import take_if_free
-from swarm.services.tasks.assignees import check_no_return, check_space, check_vouched, must_wait, place_below, worker
+from swarm.services.tasks.assignees import (
+    NOBODY,
+    AskerCheck,
+    Askers,
+    askers_of_lease,
+    askers_of_task,
+    check_no_return,
+    check_space,
+    check_vouched,
+    must_wait,
+    place_below,
+    worker,
+)
 from swarm.services.tasks.task_view import TaskView, find_visible, view, view_of, views_in_brief
 from swarm.store import task_queries, tasks
 from swarm.store.bridge.database import Database
@@ -76,9 +89,12 @@ class Tasks:
     are executed each time, because identical arguments may be intentional.
     """
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
+    def __init__(
+        self, database: Database, operating_policy: OperatingPolicy, standings: Standings | None = None
+    ) -> None:
         self._database = database
         self._operating_policy = operating_policy
+        self._askers = AskerCheck(database, operating_policy, standings)
 
     async def create(
         self, caller: Caller | None, brief: Brief, *, agent: str | None = None, parent_id: str | None = None
@@ -89,11 +105,13 @@ class Tasks:
         or dependency, Forbidden, and Conflict for cycles, for too many tasks, and for a ``request_id`` already used
         with other arguments.
         """
-        return await self._database.write(self._create, caller, brief, agent, parent_id)
+        askers = await self._askers.identified(agent, partial(_askers, caller=caller, task_id=parent_id))
+        return await self._database.write(self._create, caller, brief, agent, parent_id, askers)
 
     async def assign(self, caller: Caller | None, task_id: str, agent: str) -> TaskView:
         """Assigns an unassigned task to a worker. Raises Conflict for an assigned task, and the errors of `worker`."""
-        return await self._database.write(self._assign, caller, task_id, agent)
+        askers = await self._askers.identified(agent, partial(_askers, caller=caller, task_id=task_id))
+        return await self._database.write(self._assign, caller, task_id, agent, askers)
 
     async def cancel(self, caller: Caller | None, task_id: str, reason: str = "") -> TaskView:
         """Cancels an unfinished task and its subtasks. Its run is notified at once."""
@@ -117,13 +135,19 @@ class Tasks:
         return await self._database.read(_latest, agent, status, limit)
 
     def _create(
-        self, tx: Transaction, caller: Caller | None, brief: Brief, agent: str | None, parent_id: str | None
+        self,
+        tx: Transaction,
+        caller: Caller | None,
+        brief: Brief,
+        agent: str | None,
+        parent_id: str | None,
+        askers: Askers,
     ) -> TaskView:
         said = {**asdict(brief), "agent": agent, "parent_id": parent_id}
         about = parent_id or (caller.lease_token if caller else None) or ""
 
         def act() -> dict[str, object]:
-            return {"task_id": self._make(tx, caller, brief, agent, parent_id).id, "words": digest(said)}
+            return {"task_id": self._make(tx, caller, brief, agent, parent_id, askers).id, "words": digest(said)}
 
         made = _once(tx, caller, "create-task", about, said, act)
         if made["words"] != digest(said):  # otherwise a task would be lost: models reuse "1"
@@ -135,7 +159,13 @@ class Tasks:
         return view_of(tx, made["task_id"])
 
     def _make(
-        self, tx: Transaction, caller: Caller | None, brief: Brief, agent: str | None, parent_id: str | None
+        self,
+        tx: Transaction,
+        caller: Caller | None,
+        brief: Brief,
+        agent: str | None,
+        parent_id: str | None,
+        askers: Askers,
     ) -> Task:
         by = caller.agent if caller else None
         parent = _visible(tx, by, parent_id) if parent_id else None
@@ -147,6 +177,8 @@ class Tasks:
         target = worker(read_roster(tx, self._operating_policy), agent, by) if agent else None
         if target:
             check_vouched(tx, self._operating_policy, target, by, None)
+        if target and caller:
+            self._askers.check(target, partial(_askers, tx, caller=caller, task_id=parent_id), askers)
         depth, ancestors = place_below(tx, parent, target.id if target else None)
         check_space(tx, thread_id, by.id if by else None)
         waits = must_wait(tx, brief.depends_on, ancestors, by)
@@ -168,12 +200,14 @@ class Tasks:
             reason=f"created by {by.name if by else 'an operator'}",
         )
 
-    def _assign(self, tx: Transaction, caller: Caller | None, task_id: str, agent: str) -> TaskView:
+    def _assign(self, tx: Transaction, caller: Caller | None, task_id: str, agent: str, askers: Askers) -> TaskView:
         def act() -> dict[str, object]:
             task = _to_manage(tx, caller, task_id)
             by = caller.agent if caller else None
             target = worker(read_roster(tx, self._operating_policy), agent, by)
             check_vouched(tx, self._operating_policy, target, by, task)
+            if caller:
+                self._askers.check(target, partial(_askers, tx, caller=caller, task_id=task_id), askers)
             check_no_return(task_queries.ancestors(tx, task.parent_id), target.id)
             if not _waits_for_an_agent(task):
                 raise Conflict(
@@ -215,6 +249,13 @@ class Tasks:
         return view_of(tx, task_id)
 
 
+def _askers(tx: Transaction, *, caller: Caller | None, task_id: str | None) -> Askers:
+    """Returns who asked for a task or, if that is unknown, for the work under the caller's lease."""
+    task = tasks.get(tx, task_id) if task_id else None
+    asked = askers_of_task(tx, task) if task else NOBODY
+    return asked if asked.authors else askers_of_lease(tx, caller)
+
+
 def _once(
     tx: Transaction,
     caller: Caller | None,
@@ -250,12 +291,17 @@ def cancel_by_person(
     return task_ends.cancel(tx, task, f"by <@{person}>", operating_policy, person=person)
 
 
-def redrive_dead(tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy) -> bool:
-    """Hands out a locked task again. Returns False if the task is not dead or has no agent."""
+def redrive_dead(
+    tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy, *, instruction: str | None = None
+) -> bool:
+    """Hands out a locked task again. Returns False if the task is not dead or has no agent.
+
+    ``instruction`` stands before the task for its agent.
+    """
     if task.status is not TaskStatus.DEAD or task.agent_id is None:
         return False
     epoch = _take_thread(tx, task, task.agent_id, reason, operating_policy)
-    tasks.move(tx, TaskStep.REDRIVE, task, reason=reason)
+    tasks.move(tx, TaskStep.REDRIVE, task, reason=reason, instruction=instruction)
     task_ends.take_marks_back(tx, task, operating_policy)
     tasks.give(tx, task, task.agent_id, epoch, reason)
     return True
@@ -268,7 +314,7 @@ def _take_thread(
     if task.thread_id is None or task.inbox_message_id is None:
         return None
     thread = threads.locked(tx, task.thread_id)
-    return take_if_free(tx, thread, task, agent_id, read_roster(tx, operating_policy), reason)
+    return take_if_free(tx, thread, task, agent_id, reason, operating_policy)
 
 
 def _check_part(caller: Caller | None, parent: Task | None) -> None:

@@ -6,6 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeGuard
 
+import orjson
+
+from swarm.domain.text.characters import data_for_model
+
 JsonObject = Mapping[str, object]
 
 EMPTY: Final[JsonObject] = {}
@@ -42,6 +46,25 @@ def text_at(source: JsonObject, key: str) -> str:
     """Returns the cleaned string at ``key``, or an empty one."""
     value = source.get(key)
     return _clean(value) if isinstance(value, str) else ""
+
+
+MAX_JSON_CHARACTERS: Final = 20_000
+"""The maximum length of a `json_text`."""
+
+
+def json_text(source: JsonObject, key: str) -> str:
+    """Returns the array at ``key`` as JSON text without invisible characters, cut at `MAX_JSON_CHARACTERS`; empty
+    without elements.
+    """
+    value = source.get(key)
+    if not isinstance(value, list) or not value:
+        return ""
+    try:
+        text = orjson.dumps(data_for_model(value)).decode()
+    except (TypeError, RecursionError):  # numbers beyond 64 bits, malicious nesting
+        return ""
+    left_out = len(text) - MAX_JSON_CHARACTERS
+    return text if left_out <= 0 else f"{text[:MAX_JSON_CHARACTERS]}… [{left_out} more characters are left out]"
 
 
 def id_at(source: JsonObject, key: str) -> str | None:

@@ -315,9 +315,10 @@ def _attachment(attachment: JsonObject) -> list[str]:
         ": ".join(filter(None, (text_at(field, "title"), text_at(field, "value"))))
         for field in objects_at(attachment, "fields")
     )
+    author = text_at(attachment, "author_name")
     told = [
         text_at(attachment, "pretext"),
-        text_at(attachment, "author_name"),
+        _with_link(author, text_at(attachment, "author_link")) if author else "",
         _titled(text_at(attachment, "title"), text_at(attachment, "title_link")),
         text_at(attachment, "text"),
         *fields,
@@ -335,7 +336,8 @@ def _attachment(attachment: JsonObject) -> list[str]:
     )
     footer = text_at(attachment, "footer")
     file = _label("file", text_at(attachment, "filename"))
-    pieces = [*told, file, _label("image", text_at(attachment, "image_url")), *buttons]
+    image = _label("image", text_at(attachment, "image_url") or text_at(attachment, "thumb_url"))
+    pieces = [*told, file, image, *buttons]
     if not any(piece.strip() for piece in (*pieces, footer)):
         return []
     return [*pieces, " · ".join(filter(None, (footer, _time(attachment))))]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
+import orjson
 import structlog
 
 from swarm.domain.access import Me, Person
-from swarm.domain.button_actions import ButtonPressed, SessionStopped
+from swarm.domain.button_actions import FEEDBACK_FORM, ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest
 from swarm.domain.model.deliveries import METADATA_EVENT_TYPE
 from swarm.domain.model.threads import (
@@ -25,6 +26,7 @@ from swarm.domain.model.threads import (
     SlackEvent,
     SlackMessage,
 )
+from swarm.slack.form_fields import COMMENT_BLOCK, COMMENT_INPUT
 from swarm.slack.incoming.fields import (
     EMPTY,
     JsonObject,
@@ -32,6 +34,7 @@ from swarm.slack.incoming.fields import (
     id_at,
     ids_at,
     is_object,
+    json_text,
     object_at,
     objects_at,
     text_at,
@@ -125,13 +128,17 @@ def _message(message: JsonObject, event_id: str | None, me: Me | None) -> SlackM
     ts = _required(ts_at(message, "ts"), "ts")
     author = _required(_author(message, me), "user or bot_id")
     words = message_words(message, author.kind)
+    thread_ts = _thread_ts(message, ts)
+    may_be_alert = author.kind is AuthorKind.BOT and thread_ts is None
     return SlackMessage(
         channel=channel,
         ts=ts,
-        thread_ts=_thread_ts(message, ts),
+        thread_ts=thread_ts,
         author=author,
         text=words.text,
         quoted=words.quoted,
+        blocks=json_text(message, "blocks") if may_be_alert else "",
+        attachments=json_text(message, "attachments") if may_be_alert else "",
         subtype=text_at(message, "subtype") or None,
         channel_type=_channel_type(message, channel),
         files=tuple(_files(message)),
@@ -183,6 +190,7 @@ def person_of(user_id: str, user: JsonObject) -> Person:
         is_guest=user.get("is_restricted") is True or user.get("is_ultra_restricted") is True,
         is_stranger=user.get("is_stranger") is True,
         is_known=user.get("deleted") is not True,
+        is_confirmed=user.get("is_email_confirmed") is not False,
     )
 
 
@@ -257,6 +265,39 @@ def button_pressed(body: object) -> ButtonPressed | None:
     return _press(body, action) if action else None
 
 
+def feedback_entered(body: object) -> ButtonPressed | None:
+    """Returns the submission of the form for feedback, as a press in the message that opened it; None for other or
+    malformed payloads.
+    """
+    if not is_object(body) or text_at(body, "type") != "view_submission":
+        return None
+    view = object_at(body, "view")
+    if text_at(view, "callback_id") != FEEDBACK_FORM:
+        return None
+    try:
+        about = orjson.loads(text_at(view, "private_metadata"))
+    except orjson.JSONDecodeError:
+        return None
+    user, view_id = object_at(body, "user"), id_at(view, "id")
+    user_id = id_at(user, "id")
+    channel, message_ts = (id_at(about, "channel"), ts_at(about, "message_ts")) if is_object(about) else (None, None)
+    if not (user_id and view_id and channel and message_ts):
+        return None
+    entered = object_at(object_at(object_at(object_at(view, "state"), "values"), COMMENT_BLOCK), COMMENT_INPUT)
+    return ButtonPressed(
+        key=f"view:{view_id}",
+        action_id=FEEDBACK_FORM,
+        value=text_at(about, "answer"),
+        user_id=user_id,
+        channel=channel,
+        message_ts=message_ts,
+        thread_ts=ts_at(about, "thread_ts"),
+        team=id_at(user, "team_id"),
+        response_url=text_at(about, "response_url") or None,
+        text=text_at(entered, "value"),
+    )
+
+
 def session_stopped(body: object) -> SessionStopped | None:
     """Returns the press of Slack's own Stop button in an ``agent_session_stopped`` event.
 
@@ -294,6 +335,9 @@ def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:
         message_ts=message_ts,
         thread_ts=ts_at(container, "thread_ts"),
         team=id_at(object_at(body, "user"), "team_id"),
+        trigger_id=trigger_id,
+        response_url=text_at(body, "response_url") or None if container.get("is_ephemeral") is True else None,
+        is_ephemeral=container.get("is_ephemeral") is True,
     )
 
 

@@ -63,7 +63,7 @@ def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
     """Returns the blocks below the last message of an answer, from the note to 👍 and 👎."""
     blocks = text_block(cut_text(closing.note, MAX_NOTE_CHARACTERS))
     if closing.retry:
-        blocks.append(_actions(_button(RETRY_RUN_ACTION, "Retry", place.run_id)))
+        blocks.append(actions(button(RETRY_RUN_ACTION, "Retry", place.run_id)))
     if closing.footer:
         blocks.append(_context(footer_text(place)))
     if closing.feedback:
@@ -100,17 +100,17 @@ def footer_text(place: AnswerTarget) -> str:
 
 def stop_task_block(task_id: str) -> Block:
     """Returns a button that stops a task."""
-    return _actions(_button(STOP_TASK_ACTION, "Stop", task_id, style="danger"))
+    return actions(button(STOP_TASK_ACTION, "Stop", task_id, style="danger"))
 
 
 def stop_run_block(run_id: str) -> Block:
     """Returns a button that stops a running answer."""
-    return _actions(_stop_button(run_id))
+    return actions(_stop_button(run_id))
 
 
 def _stop_button(run_id: str) -> Block:
     """Returns only the button, for blocks that contain other elements."""
-    return _button(STOP_RUN_ACTION, "Stop", run_id, style="danger")
+    return button(STOP_RUN_ACTION, "Stop", run_id, style="danger")
 
 
 def _chunk(chunk: Chunk) -> Block:
@@ -139,30 +139,33 @@ def _context(text: str) -> Block:
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
 
 
-def _actions(*elements: Block) -> Block:
+def actions(*elements: Block) -> Block:
+    """Returns a block with buttons."""
     return {"type": "actions", "elements": list(elements)}
 
 
-def _button(action_id: str, label: str, value: str, *, style: str | None = None) -> Block:
-    button: Block = {"type": "button", "action_id": action_id, "text": _plain(label), "value": value}
+def button(action_id: str, label: str, value: str, *, style: str | None = None) -> Block:
+    """Returns a button."""
+    button: Block = {"type": "button", "action_id": action_id, "text": plain(label), "value": value}
     return button | ({"style": style} if style else {})
 
 
-def _feedback(run_id: str) -> Block:
+def _feedback(answer_id: str) -> Block:
     element = {
         "type": "feedback_buttons",
         "action_id": FEEDBACK_ACTION,
-        "positive_button": _thumb(Feedback(run_id=run_id, is_good=True), "👍", "This answer is good"),
-        "negative_button": _thumb(Feedback(run_id=run_id, is_good=False), "👎", "This answer is not good"),
+        "positive_button": _thumb(Feedback(answer_id=answer_id, is_good=True), "👍", "This answer is good"),
+        "negative_button": _thumb(Feedback(answer_id=answer_id, is_good=False), "👎", "This answer is not good"),
     }
     return {"type": "context_actions", "elements": [element]}
 
 
 def _thumb(feedback: Feedback, label: str, described: str) -> Block:
-    return {"text": _plain(label), "value": feedback_value(feedback), "accessibility_label": described}
+    return {"text": plain(label), "value": feedback_value(feedback), "accessibility_label": described}
 
 
-def _plain(text: str) -> Block:
+def plain(text: str) -> Block:
+    """Returns plain text as an object."""
     return {"type": "plain_text", "text": text}
 
 

@@ -7,7 +7,7 @@ rate limits for them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -30,10 +30,11 @@ from swarm.domain.model.threads import ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, ids_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of
+from swarm.slack.outgoing import ephemerals
 from swarm.slack.outgoing.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
 from swarm.slack.outgoing.delivery_calls import content, method_of, oldest_post, post_arguments, was_done_before
 from swarm.slack.outgoing.files import SlackFileClient
-from swarm.slack.outgoing.modals import change_view
+from swarm.slack.outgoing.modals import PersonalSurfaces, change_view
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.streams import SlackStreams
 from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
@@ -83,12 +84,18 @@ class Gateway:
         self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
         self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
+        self.personal = PersonalSurfaces(self._api)
         self.streams = SlackStreams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
 
     @property
     def clock(self) -> SlackClock:
         """Slack's clock."""
         return self._api.clock
+
+    @property
+    def scopes(self) -> frozenset[str] | None:
+        """The scopes of the bot's token, as Slack told them with its last answer; None if it has not told them."""
+        return self._api.scopes
 
     @property
     def client(self) -> AsyncWebClient:
@@ -160,15 +167,15 @@ class Gateway:
             case _:
                 assert_never(delivery.kind)
 
-    async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None:
-        """Shows a text to one person (``chat.postEphemeral``) at most once, without raising on failure."""
-        arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": text}
-        if thread_ts:
-            arguments["thread_ts"] = thread_ts
-        try:
-            await self._api.read("chat.postEphemeral", arguments)
-        except (Unavailable, RefusedBySlack) as error:
-            _log.warning("a person could not be notified", action="whisper", channel=channel, error=str(error))
+    async def whisper(
+        self, channel: str, user_id: str, text: str, thread_ts: str | None = None, blocks: Sequence[JsonObject] = ()
+    ) -> None:
+        """Shows a text, or blocks, to one person (``chat.postEphemeral``) at most once, without raising on failure."""
+        await ephemerals.whisper(self._api, channel, user_id, text, thread_ts, blocks)
+
+    async def replace_ephemeral(self, response_url: str, text: str) -> bool:
+        """Replaces an ephemeral message after a press of one of its buttons. Returns whether Slack did."""
+        return await ephemerals.replace(self._api, response_url, text)
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
         """Looks up a post that may have been made (``conversations.replies``, ``conversations.history``) by its key.
@@ -240,6 +247,17 @@ class Gateway:
                 return Person(id=user_id, name=user_id, is_known=False)
             raise
         return person_of(user_id, object_at(answer, "user"))
+
+    async def user_by_email(self, email: str) -> Person | None:
+        """Returns the user with an e-mail address (``users.lookupByEmail``); None if Slack knows none."""
+        try:
+            user = object_at(await self._api.read("users.lookupByEmail", {"email": email}), "user")
+        except RefusedBySlack as refused:
+            if refused.slack_code in _NO_SUCH_USER:
+                return None
+            raise
+        user_id = id_at(user, "id")
+        return person_of(user_id, user) if user_id else None
 
     async def bot_name(self, bot_id: str) -> str:
         """Returns the name of a bot (``bots.info``)."""

@@ -16,11 +16,12 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
-from swarm.domain.access import Person
+from swarm.domain.access import Person, UserGroup
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import ChannelInfo
+from swarm.slack.outgoing.web_api import RefusedBySlack
 
 FRESH_SECONDS: Final = 3600.0
 FACTS_FRESH_SECONDS: Final = 300.0
@@ -34,6 +35,9 @@ RETRY_SECONDS: Final = 60.0
 
 REMEMBERED: Final = 20_000
 """The maximum number of cached answers; beyond it, the oldest are dropped."""
+
+_HIDDEN: Final = frozenset({"missing_scope", "no_such_subteam", "permission_denied", "plan_upgrade_required"})
+"""Slack's answers about a user group that it does not show. Other errors say nothing about the group."""
 
 _log = structlog.get_logger(__name__)
 
@@ -98,11 +102,15 @@ class _Lookups(Generic[T]):
         return self._known[id].value if self._is_answered(id) else None
 
     def answered_now(self, id: str) -> T | None:
-        """Returns Slack's answer while it is fresh; otherwise None, and Slack is asked in the background."""
+        """Returns Slack's answer while it is fresh, without asking Slack; otherwise None. For any thread."""
+        known = self._known.get(id)
+        is_fresh = known is not None and known.is_answer and known.fresh_until > self._patience.monotonic()
+        return known.value if known and is_fresh else None
+
+    def ask(self, id: str) -> None:
+        """Asks Slack in the background, unless its answer is fresh."""
         if not self._is_answered(id):
             self._lookup(id)
-            return None
-        return self._known[id].value
 
     def _is_answered(self, id: str) -> bool:
         return self._is_fresh(id) and self._known[id].is_answer
@@ -166,6 +174,7 @@ class Names:
         self, source: _Source, *, monotonic: Callable[[], float] = time.monotonic, wait_seconds: float = WAIT_SECONDS
     ) -> None:
         self._source = source
+        self._loop = asyncio.get_running_loop()
         at_leisure = _LookupTimeouts(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)
         up_to_date = replace(at_leisure, fresh_seconds=FACTS_FRESH_SECONDS, waits_for_news=True)
         self._users = _Lookups("user", source.user, _unknown, at_leisure)
@@ -173,7 +182,7 @@ class Names:
         self._channels = _Lookups("name", self._describe_channel, str, at_leisure)
         self._facts = _Lookups("facts", self._channel_facts, lambda _: NOTHING_KNOWN, up_to_date)
         exact = replace(up_to_date, fresh_seconds=MEMBERS_FRESH_SECONDS)
-        self._groups = _Lookups("group", source.group_members, lambda _: frozenset(), exact)
+        self._groups = _Lookups("group", self._group, lambda _: UserGroup(is_shown=False), exact)
         self._all = (self._users, self._bots, self._channels, self._facts, self._groups)
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
@@ -211,15 +220,35 @@ class Names:
         """Returns a user's profile as answered by Slack within the last hour; None if Slack does not answer in time."""
         return await self._users.answered(user_id, wait_seconds)
 
+    def known_person(self, user_id: str) -> Person | None:
+        """Like `person`, without asking Slack."""
+        return self._users.answered_now(user_id)
+
+    async def user_group(self, group_id: str, wait_seconds: float) -> UserGroup | None:
+        """Returns a user group as answered by Slack within the last minute; None if Slack does not answer in time.
+        Requires the scope usergroups:read.
+        """
+        return await self._groups.answered(group_id, wait_seconds)
+
+    def known_group(self, group_id: str) -> UserGroup | None:
+        """Like `user_group`, without asking Slack."""
+        return self._groups.answered_now(group_id)
+
     async def group_members(self, group_id: str) -> frozenset[str] | None:
         """Returns the members of a user group as answered by Slack within the last minute; None if Slack does not
-        answer. Requires the scope usergroups:read.
+        tell them.
         """
-        return await self._groups.answered(group_id, MEMBERS_WAIT_SECONDS)
+        group = await self._groups.answered(group_id, MEMBERS_WAIT_SECONDS)
+        return group.members if group and group.is_shown else None
 
     def known_members(self, group_id: str) -> frozenset[str] | None:
-        """Like `group_members`, without waiting: members that are not known are looked up in the background."""
-        return self._groups.answered_now(group_id)
+        """Like `group_members`, without waiting: members that are not known are looked up in the background. For any
+        thread.
+        """
+        group = self._groups.answered_now(group_id)
+        if group is None:
+            self._loop.call_soon_threadsafe(self._groups.ask, group_id)
+        return group.members if group and group.is_shown else None
 
     def forget(self, id: str) -> None:
         """Drops all data about this id, so that the next request asks Slack."""
@@ -229,6 +258,18 @@ class Names:
     async def close(self) -> None:
         """Cancels the lookups in progress."""
         await asyncio.gather(*(lookups.close() for lookups in self._all))
+
+    async def _group(self, group_id: str) -> UserGroup:
+        try:
+            return UserGroup(members=await self._source.group_members(group_id))
+        except RefusedBySlack as refused:
+            if refused.slack_code not in _HIDDEN:
+                raise
+            _log.warning(
+                "Slack does not show a user group, so nobody counts as its member.",
+                action="slack_name", what="group", id=group_id, error=refused.slack_code,
+            )  # fmt: skip
+            return UserGroup(is_shown=False)
 
     async def _describe_channel(self, channel_id: str) -> str:
         channel = await self._source.channel(channel_id)

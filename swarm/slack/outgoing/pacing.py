@@ -69,7 +69,9 @@ METHOD_LIMITS: Final = {
     "usergroups.users.list": TIER_2,
     "users.conversations": TIER_3,
     "users.info": TIER_4,
+    "users.lookupByEmail": TIER_3,
     "views.open": TIER_4,
+    "views.publish": TIER_4,
     "views.update": TIER_4,
 }
 
@@ -85,6 +87,7 @@ _ON_ONES_OWN_ACCOUNT: Final = frozenset(
         "usergroups.users.list",
         "users.info",
         "views.open",
+        "views.publish",
         "views.update",
     }
 )

@@ -38,6 +38,9 @@ RATE_LIMITED: Final = frozenset({"ratelimited", "rate_limited"})
 _NOT_NOW: Final = frozenset({"team_added_to_org"})  # "being migrated, try again later"
 _FAILED_INSIDE: Final = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 
+RESPONSE_HOST: Final = "hooks.slack.com"
+"""The host of response URLs."""
+
 Failure = DeliveryRefused | NotSent | InDoubt
 
 CALL_ERRORS: Final = (
@@ -140,6 +143,7 @@ _TAKES_JSON: Final = frozenset(
         "reactions.add",
         "reactions.remove",
         "views.open",
+        "views.publish",
         "views.update",
     }
 )
@@ -192,11 +196,12 @@ class WebApi:
     ) -> None:
         self._watcher = watcher
         self._pacing = pacing
-        self._timeout_seconds = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self.client = AsyncWebClient(token, base_url=base_url, retry_handlers=[], logger=_logger())
         if _reached_directly(self.client.base_url):
             self.client.proxy = None
         self.clock = SlackClock()
+        self.scopes: frozenset[str] | None = None  # of the bot's token; None until Slack has told them
         self._closed = False
 
     async def close(self) -> None:
@@ -254,6 +259,25 @@ class WebApi:
                     return answer
         raise Unavailable(f"Slack refused {method} {READ_ATTEMPTS} times because of rate limits.")
 
+    async def respond(self, response_url: str, message: Mapping[str, object]) -> Failure | None:
+        """Posts a message to a response URL, immediately. Returns the outcome of a failure, None if Slack took it.
+
+        Only Slack's own host is called, because the URL comes from a payload.
+        """
+        if not _is_slacks(response_url, self.client.base_url):
+            return DeliveryRefused(error="not_slacks_url")
+        self._open_session()
+        assert self.client.session is not None
+        try:
+            async with self.client.session.post(
+                response_url, json=dict(message), proxy=self.client.proxy, allow_redirects=False
+            ) as answer:
+                if answer.status == 429:
+                    return NotSent(reason="ratelimited", retry_after_seconds=RETRY_SECONDS)
+                return None if answer.ok else DeliveryRefused(error=f"HTTP status {answer.status}")
+        except CALL_ERRORS as error:
+            return _failure(error)
+
     async def _send(self, method: str, arguments: Mapping[str, object]) -> JsonObject:
         if method in _TAKES_JSON:
             answer = await self.client.api_call(method, json=dict(arguments))  # a copy: slack_sdk removes the token
@@ -262,6 +286,9 @@ class WebApi:
         else:
             answer = await self.client.api_call(method, http_verb="GET", params=dict(arguments))
         self.clock.note(answer.headers.get("Date"))
+        scopes = answer.headers.get("x-oauth-scopes")
+        if scopes and "token" not in arguments:
+            self.scopes = frozenset(scope.strip() for scope in scopes.split(","))
         return answer.data if is_object(answer.data) else EMPTY
 
     def _open_session(self) -> None:
@@ -271,7 +298,7 @@ class WebApi:
         if self._closed:
             raise RuntimeError("The gateway to Slack is closed.")
         if self.client.session is None:
-            timeout = aiohttp.ClientTimeout(total=self._timeout_seconds, connect=self._timeout_seconds / 2)
+            timeout = aiohttp.ClientTimeout(total=self.timeout_seconds, connect=self.timeout_seconds / 2)
             self.client.session = aiohttp.ClientSession(timeout=timeout)
 
 
@@ -292,6 +319,14 @@ def _reached_directly(url: str) -> bool:
     """Returns whether to ignore the environment's proxy settings; slack_sdk does not check this."""
     host = urlsplit(url).hostname or ""
     return _is_loopback(host) or bool(urllib.request.proxy_bypass(host))
+
+
+def _is_slacks(response_url: str, base_url: str) -> bool:
+    """Returns whether a response URL belongs to Slack, or to the server that is used in its place."""
+    url, base = urlsplit(response_url), urlsplit(base_url)
+    if url.scheme == "https" and url.hostname == RESPONSE_HOST:
+        return True
+    return (url.scheme, url.netloc) == (base.scheme, base.netloc)
 
 
 def _is_loopback(host: str) -> bool:

@@ -33,8 +33,10 @@ from swarm.store.bridge.transaction import Moment, Transaction
 from swarm.store.tables import (
     agent_messages,
     agents,
+    alerts,
     deliveries,
     early_messages,
+    escalations,
     grants,
     inbox_messages,
     leases,
@@ -202,7 +204,9 @@ MOVED: Final = (
     _Moved(thread_messages, ("stored_at",), recent=thread_messages.c.stored_at),
     _Moved(sessions, ("updated_at",), recent=sessions.c.updated_at),
     _Moved(agent_messages, ("created_at",), recent=agent_messages.c.created_at),
+    _Moved(alerts, ("shown_at",), alerts.c.repeats > alerts.c.shown_repeats, recent=alerts.c.shown_at),
     _Moved(requests, ("expires_at", "tell_at"), requests.c.ended_at.is_(None)),
+    _Moved(escalations, ("on_call_ends_at",), escalations.c.on_call_ends_at.is_not(None)),
     _Moved(grants, ("expires_at",), grants.c.revoked_at.is_(None)),
     _Moved(runs, ("started_at",), runs.c.ended_at.is_(None), recent=runs.c.started_at),
     _Moved(

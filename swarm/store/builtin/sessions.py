@@ -22,7 +22,7 @@ from sqlalchemy import Executable, bindparam, delete, func, insert, select, upda
 
 from swarm.domain.model.sessions import MessageRole, Session, SessionMessage
 from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
-from swarm.domain.text.slack_text import without_leading_mention
+from swarm.domain.text.slack_text import with_names, without_leading_mention
 from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.forgotten import NOBODY
@@ -117,7 +117,7 @@ _ADD = Statement(
 # The row is locked, so that a concurrent delete waits until the session's copy of the message is stored.
 _of_message = (_t.team == _i.team) & (_t.channel == _i.channel) & (_t.ts == _i.ts)
 _SAID_NOW = Statement(
-    select(_t.text, _t.edited_ts, _t.deleted_at, _t.author_id)
+    select(_t.text, _t.edited_ts, _t.deleted_at, _t.author_id, _i.message)
     .join(inbox_messages, _of_message)
     .where(_i.id == func.coalesce(_delegated, bindparam("of_source")))
     .with_for_update(read=True, of=thread_messages)
@@ -228,18 +228,21 @@ def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence
         messages = [message for message in messages if message.source and message.source not in deleted]
     for source, row in now.items():
         if row and row["edited_ts"] and source not in deleted:
-            messages = _as_edited(messages, source, row["text"])
+            text = without_leading_mention(row["text"]) if row["message"] is None else with_names(row["message"], {})
+            messages = _as_edited(messages, source, row["message"] or row["text"], text)
     return messages
 
 
-def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Sequence[SessionMessage]:
-    """Replaces the text of an edited message, and removes copies of the old text from the other messages."""
+def _as_edited(messages: Sequence[SessionMessage], source: str, text: str, readable: str) -> Sequence[SessionMessage]:
+    """Replaces the text of an edited message, and removes copies of the old text from the other messages. ``readable``
+    is the new text for the agent.
+    """
     old = [message.text for message in messages if message.source == source and not says(message.text, text)]
     parts = [part for each in old for part in parts_of(each, text) if len(part) >= SHORTEST_IN_THREAD]
     return [
         replace(
             message,
-            text=without_leading_mention(text) if message.source == source and old else without(message.text, parts),
+            text=readable if message.source == source and old else without(message.text, parts),
         )
         for message in messages
     ]

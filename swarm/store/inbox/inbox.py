@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
+from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, false, func, literal_column, select, true, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
     BUNDLE_LIMIT,
+    BY_PERSON,
     INBOX_TRANSITIONS,
     InboxDelay,
     InboxStatus,
@@ -51,7 +52,11 @@ class InboxMessage:
     claims: int
     lease_token: str | None
     created_at: int
+    resolved_at: int | None
     task_id: str | None  # the task that the message was delegated as or follows up
+    instruction: str | None  # the text before the message for its agent, after a person asked for another answer
+    message: str | None = None  # the text for the agent, if it is not the text in Slack: an alert in its template
+    silent: bool = False  # nobody has asked with it, and no answer in its thread is shown yet
 
 
 inbox_message = row_mapper(InboxMessage)
@@ -73,6 +78,8 @@ _given_new = given(
     delay_reason=Text,
     due_at=BigInteger,
     task_id=Text,
+    message=Text,
+    silent=Boolean,
 )
 _none = literal_column("0", Integer)
 _ADD = Statement(
@@ -149,6 +156,9 @@ _UNADDRESSED_IN_THREAD = Statement(
     .order_by(_i.ts)
     .with_for_update(key_share=True)
 )
+_UNREAD_OF_THREAD = Statement(
+    select(inbox_messages).where(_i.thread_id == bindparam("thread_id"), _is_unread).order_by(_i.ts)
+)
 _ADDRESS = Statement(
     update(inbox_messages)
     .where(
@@ -167,6 +177,9 @@ _ADDRESS = Statement(
 _TIE = Statement(
     update(inbox_messages).where(_i.id == bindparam("inbox_message_id")).values(task_id=bindparam("new_task_id"))
 )
+_REWORD = Statement(
+    update(inbox_messages).where(_i.id == bindparam("inbox_message_id")).values(message=bindparam("new_message"))
+)
 _OF_TASK = Statement(
     select(inbox_messages).where(_i.task_id == bindparam("task_id"), _i.status == bindparam("status")).order_by(_i.ts)
 )
@@ -176,6 +189,11 @@ _WAITING_IN_THREAD = Statement(
     .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
 )
+_SHOW = Statement(
+    update(inbox_messages).where(_i.thread_id == bindparam("thread_id"), _i.silent.is_(true())).values(silent=false())
+)
+_given_ids = given(id=Text)
+_ASK = Statement(update(inbox_messages).where(_i.id == _given_ids.c.id).values(silent=false()))
 _given_threads = given(thread_id=Text)
 _AWAITING_LEAD = Statement(
     select(_given_threads.c.thread_id).where(
@@ -209,6 +227,8 @@ class NewInboxMessage:
     reason: str
     wait_for_context_seconds: float | None = None
     task_id: str | None = None
+    message: str | None = None
+    silent: bool = False
 
 
 def add(tx: Transaction, wanted: Sequence[NewInboxMessage]) -> list[NewInboxMessage]:
@@ -247,6 +267,8 @@ def _new_row(tx: Transaction, new: NewInboxMessage, key: int) -> dict[str, objec
         "delay_reason": None if wait is None else InboxDelay.CONTEXT,
         "due_at": None if wait is None else tx.now + int(wait * SECOND),
         "task_id": new.task_id,
+        "message": new.message,
+        "silent": new.silent,
     }
 
 
@@ -350,21 +372,36 @@ def count_unread(tx: Transaction, agent_id: str) -> int:
 
 
 def move(
-    tx: Transaction, step: InboxStep, message: InboxMessage, *, reason: str | None = None, actor: str | None = None
+    tx: Transaction,
+    step: InboxStep,
+    message: InboxMessage,
+    *,
+    reason: str | None = None,
+    actor: str | None = None,
+    instruction: str | None = None,
 ) -> bool:
-    """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it."""
-    return bool(move_all(tx, step, [(message, reason)], actor=actor))
+    """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it.
+
+    ``instruction`` is for the steps of `BY_PERSON`: the text before the message for its agent.
+    """
+    return bool(move_all(tx, step, [(message, reason)], actor=actor, instruction=instruction))
 
 
 def move_all(
-    tx: Transaction, step: InboxStep, steps: Sequence[tuple[InboxMessage, str | None]], *, actor: str | None = None
+    tx: Transaction,
+    step: InboxStep,
+    steps: Sequence[tuple[InboxMessage, str | None]],
+    *,
+    actor: str | None = None,
+    instruction: str | None = None,
 ) -> list[InboxMessage]:
     """Takes a step with each of the messages, given as pairs with the reason. Returns the messages whose status and
     lease allow it.
     """
-    resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
+    values = {"new_resolved_at": None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now}
+    told = {"new_instruction": instruction} if step in BY_PERSON else {}
     rows = [{"id": message.id, "held_token": message.lease_token} for message, _ in steps]
-    ids = {row["id"] for row in _MOVES[step].all(tx, given=rows, new_resolved_at=resolved_at)} if rows else set()
+    ids = {row["id"] for row in _MOVES[step].all(tx, given=rows, **values, **told)} if rows else set()
     moved = [(message, reason) for message, reason in steps if message.id in ids]
     changes = (
         history.HistoryChange(f"inbox.{step}", message.id, message.thread_id, actor or message.agent_id, reason)
@@ -391,6 +428,12 @@ def unaddressed(tx: Transaction, limit: int) -> list[InboxMessage]:
 def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
     """Returns and locks messages of one thread that wait for a lead, by timestamp."""
     return [inbox_message(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
+
+
+def waiting_for(tx: Transaction, agent_id: str | None, thread_id: str) -> list[InboxMessage]:
+    """Returns the unread messages of a thread for an agent, or for any lead if the agent is None; without locks."""
+    rows = _UNREAD_OF_THREAD.all(tx, thread_id=thread_id)
+    return [found for found in map(inbox_message, rows) if found.agent_id == agent_id]
 
 
 def awaiting_lead(tx: Transaction, thread_ids: Iterable[str]) -> set[str]:
@@ -428,6 +471,29 @@ def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMes
 def set_task(tx: Transaction, inbox_message_id: str, task_id: str | None) -> None:
     """Stores the task of a message; None removes it."""
     _TIE.run(tx, inbox_message_id=inbox_message_id, new_task_id=task_id)
+
+
+def reword(tx: Transaction, messages: Iterable[InboxMessage], text: str | None) -> list[InboxMessage]:
+    """Stores another text for the agents of those messages that have one. Returns all messages as they are now."""
+    changed = []
+    for message in messages:
+        if message.message is not None:
+            _REWORD.run(tx, inbox_message_id=message.id, new_message=text)
+            message = replace(message, message=text)
+        changed.append(message)
+    return changed
+
+
+def break_silence(tx: Transaction, thread_id: str) -> None:
+    """Ends the silence about all messages of a thread, because an answer is shown in it."""
+    _SHOW.run(tx, thread_id=thread_id)
+
+
+def ask(tx: Transaction, messages: Sequence[InboxMessage]) -> None:
+    """Ends the silence about messages, because their author has asked with them after all."""
+    rows: list[dict[str, object]] = [{"id": message.id} for message in messages if message.silent]
+    if rows:
+        _ASK.run(tx, given=rows)
 
 
 def readdress(
@@ -469,7 +535,7 @@ _CHANGES_WHAT_IS_DUE = {
 }
 _given_steps = given(id=Text, held_token=Text)
 _COUNTS_ATTEMPT = {InboxStep.LOSE, InboxStep.BURY}
-_FORGETS_ATTEMPTS = {InboxStep.REDRIVE, InboxStep.RETRY}
+_FORGETS_ATTEMPTS = {InboxStep.REDRIVE, *BY_PERSON}
 
 
 def _move(step: InboxStep) -> Statement:
@@ -484,6 +550,8 @@ def _move(step: InboxStep) -> Statement:
         values["attempts"] = _i.attempts + 1
     if step in _FORGETS_ATTEMPTS:
         values["attempts"] = 0
+    if step in BY_PERSON:
+        values["instruction"] = bindparam("new_instruction", type_=Text)
     if transition.target not in _STILL_OPEN:
         values |= {"delay_reason": None, "due_at": None}
     statement = update(inbox_messages).where(_i.id == _given_steps.c.id, may(_i.status, transition), guard)

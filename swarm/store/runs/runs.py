@@ -51,6 +51,7 @@ class Run:
     task_id: str | None
     conversation_id: str
     agui_run_id: str
+    trace_id: str | None  # the id that the agent's service got; None for a polling agent
     requester: str | None  # a Slack user's id
     status: RunStatus
     attempt: int
@@ -77,7 +78,7 @@ _VALUES: dict[str, BindParameter[object]] = {
     name: bindparam(name)
     for name in (
         "id", "agent_id", "thread_id", "lease_token", "trigger_id", "inbox_message_ids", "task_id", "conversation_id",
-        "agui_run_id", "requester", "attempt",
+        "agui_run_id", "trace_id", "requester", "attempt",
     )
 }  # fmt: skip
 # The conflict is with the partial unique indexes: another run has the trigger or the lease.
@@ -189,6 +190,7 @@ def start(
     attempt: int,
     conversation_id: str,
     agui_run_id: str,
+    trace_id: str | None = None,
     requester: str | None = None,
     task_id: str | None = None,
     inbox_message_ids: Sequence[str] = (),
@@ -207,6 +209,7 @@ def start(
         task_id=task_id,
         conversation_id=conversation_id,
         agui_run_id=agui_run_id,
+        trace_id=trace_id,
         requester=requester,
         attempt=attempt,
         now=tx.now,

@@ -8,11 +8,19 @@ derived from the enums of the domain.
 from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents
 from swarm.store.tables.documents import document_pieces, documents, is_described
 from swarm.store.tables.effects import deliveries, history, idempotency_keys, locks, webhooks
-from swarm.store.tables.requests import audit, grants, request_answers, request_drafts, requests
-from swarm.store.tables.runs import feedback, run_events, run_messages, runs
+from swarm.store.tables.requests import audit, escalations, grants, request_answers, request_drafts, requests
+from swarm.store.tables.runs import feedback, remarks, run_events, run_messages, runs
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import model_usage, session_messages, sessions
-from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages, threads, watermarks
+from swarm.store.tables.threads import (
+    alerts,
+    early_messages,
+    forgotten,
+    people,
+    thread_messages,
+    threads,
+    watermarks,
+)
 from swarm.store.tables.work import (
     inbox_messages,
     lease_members,
@@ -28,11 +36,13 @@ __all__ = [
     "agent_messages",
     "agent_tokens",
     "agents",
+    "alerts",
     "audit",
     "deliveries",
     "document_pieces",
     "documents",
     "early_messages",
+    "escalations",
     "feedback",
     "forgotten",
     "grants",
@@ -48,6 +58,7 @@ __all__ = [
     "notices",
     "people",
     "queue_heads",
+    "remarks",
     "request_answers",
     "request_drafts",
     "requests",

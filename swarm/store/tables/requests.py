@@ -1,4 +1,4 @@
-"""Requests to people, their answers, grants, and the audit."""
+"""Requests to people, their answers, grants, the audit, and escalations."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sqlalchemy import (
     text,
 )
 
+from swarm.domain.escalations import EscalationDoor, OnCall
 from swarm.domain.model.grants import AuditKind, GrantScope
 from swarm.domain.model.requests import Asker, EntryPoint, HumanDecision, RequestStatus, ResumeStatus
 from swarm.store.tables.schema import Serial, metadata, one_of
@@ -122,3 +123,28 @@ audit = Table(
     sqlite_autoincrement=True,
 )
 Index("ix_audit_at", audit.c.at)
+
+escalations = Table(
+    "escalations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("thread_id", Text, ForeignKey("threads.id"), nullable=False, unique=True),  # once per thread
+    Column("door", Text, nullable=False),
+    Column("person", Text),  # a Slack user id
+    Column("agent_id", Text, ForeignKey("agents.id")),
+    Column("reason", Text, nullable=False),
+    Column("emoji", Text),  # the name of the reaction on the thread's first message
+    Column("created_at", BigInteger, nullable=False),
+    Column("on_call", Text),  # null: no agent was asked who is on call
+    Column("on_call_task_id", Text, ForeignKey("tasks.id")),  # the question
+    Column("on_call_team", Text, nullable=False),
+    Column("on_call_person", Text),  # a Slack user id
+    Column("on_call_note", Text),  # why nobody was found
+    Column("on_call_ends_at", BigInteger),  # when the time to answer ends
+    one_of("door", EscalationDoor),
+    one_of("on_call", OnCall),
+    CheckConstraint("on_call <> 'asked' OR on_call_ends_at IS NOT NULL", name="on_call_ends_at"),
+)
+_is_asked = escalations.c.on_call == text("'asked'")
+Index("ix_escalations_asked", escalations.c.id, sqlite_where=_is_asked, postgresql_where=_is_asked)
+Index("ix_escalations_task", escalations.c.on_call_task_id)

@@ -16,7 +16,8 @@ from sqlalchemy import (
 )
 
 from swarm.domain.answers.events import PieceKind
-from swarm.domain.model.runs import Opinion, PageKind, PagePhase, RunOutcome, RunStatus
+from swarm.domain.model.feedback import Opinion, Reason
+from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.store.tables.schema import metadata, one_of
 
 runs = Table(
@@ -31,6 +32,7 @@ runs = Table(
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task that the run works on
     Column("conversation_id", Text, nullable=False),
     Column("agui_run_id", Text, nullable=False),
+    Column("trace_id", Text),  # the id that the agent's service got; null for a polling agent, and for old runs
     Column("requester", Text),  # a Slack user id
     Column("status", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
@@ -96,11 +98,37 @@ run_events = Table(
 feedback = Table(
     "feedback",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("id", Text, primary_key=True),  # unchanged by a new opinion
+    Column("answer_id", Text, nullable=False),  # the run, or the last post of an answer without a run
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE")),
+    Column("trace_id", Text),
+    Column("conversation_id", Text, nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id"), nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("message_ts", Text, nullable=False),  # the message with the buttons
     Column("user_id", Text, nullable=False),
     Column("value", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    UniqueConstraint("run_id", "user_id", name="uq_feedback_person"),
+    Column("reason", Text),
+    Column("comment", Text),
+    Column("created_at", BigInteger, nullable=False),  # of the latest opinion
+    UniqueConstraint("answer_id", "user_id", name="uq_feedback_person"),
     one_of("value", Opinion),
+    one_of("reason", Reason),
+    CheckConstraint("reason IS NULL OR value = 'down'", name="reason_of_down"),
+    CheckConstraint("comment IS NULL OR reason IS NOT NULL", name="comment_on_reason"),
 )
+Index("ix_feedback_created", feedback.c.created_at, feedback.c.id)
+Index("ix_feedback_thread", feedback.c.thread_id)
+Index("ix_feedback_run", feedback.c.run_id)
+
+remarks = Table(
+    "remarks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("channel", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+Index("ix_remarks_created", remarks.c.created_at, remarks.c.id)

@@ -12,9 +12,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
-from swarm.domain.model.threads import AuthorKind, ChannelType, ContextState, Standing
+from swarm.domain.model.threads import AuthorKind, ChannelType, ContextState, Silence, Standing
 from swarm.store.tables.schema import metadata, one_of
 
 threads = Table(
@@ -35,6 +36,7 @@ threads = Table(
     # Later messages that were not routed were missed.
     Column("watermark_ts", Text, nullable=False, server_default=""),
     Column("created_at", BigInteger, nullable=False),
+    Column("silence", Text, one_of("silence", Silence)),  # null: an ordinary thread
     UniqueConstraint("team", "channel", "thread_ts", name="uq_threads_place"),
     one_of("context", ContextState),
     one_of("channel_type", ChannelType),
@@ -137,3 +139,34 @@ people = Table(
     PrimaryKeyConstraint("team", "user_id"),
     one_of("standing", Standing),
 )
+
+# Alerts of bots: the first one of a group, which an agent gets, and its repeats, which nobody gets.
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("team", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("ts", Text, nullable=False),
+    Column("first_ts", Text, nullable=False),  # the alert that it repeats; its own for the first one
+    Column("digest", Text, nullable=False),  # the fingerprint
+    Column("posted_at", BigInteger, nullable=False),
+    # The rest is for the first one only.
+    Column("last_at", BigInteger, nullable=False),  # when it was last repeated; 0: the group has ended
+    Column("repeats", Integer, nullable=False),
+    Column("shown_repeats", Integer, nullable=False),  # the number that its thread shows
+    Column("shown_at", BigInteger),  # when the thread was last updated
+    PrimaryKeyConstraint("team", "channel", "ts"),
+)
+_first = text("ts = first_ts")
+Index(
+    "ix_alerts_group",
+    alerts.c.team,
+    alerts.c.channel,
+    alerts.c.digest,
+    alerts.c.last_at,
+    sqlite_where=_first,
+    postgresql_where=_first,
+)
+_unshown = text("repeats > shown_repeats")
+Index("ix_alerts_unshown", alerts.c.shown_at, sqlite_where=_unshown, postgresql_where=_unshown)
+Index("ix_alerts_posted", alerts.c.posted_at)

@@ -55,6 +55,7 @@ tasks = Table(
     Column("started_at", BigInteger),
     Column("ended_at", BigInteger),
     Column("by_strangers", Boolean, nullable=False, server_default=false()),  # requested by strangers only
+    Column("instruction", Text),  # the text before the task for its agent, after a person's Retry
     one_of("status", TaskStatus),
     one_of("delay_reason", TaskDelay),
     CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),
@@ -110,6 +111,9 @@ inbox_messages = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task that the message was delegated as or follows up
+    Column("message", Text),  # the text for the agent, if it is not the text in Slack: an alert in its template
+    Column("silent", Boolean, nullable=False, server_default=false()),  # nobody has asked: see ChannelPolicy.overthink
+    Column("instruction", Text),  # the text before the message for its agent, after a person asked for another answer
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
     one_of("delay_reason", InboxDelay),

@@ -12,14 +12,14 @@ are kept until the author is verified.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import orjson
 from sqlalchemy import Text, bindparam, delete, select, update
 
 from swarm.clock import SECOND
-from swarm.domain.model.threads import Author, AuthorKind, ChannelType, File, SlackMessage, Standing
+from swarm.domain.model.threads import NO_FACTS, Author, AuthorKind, ChannelType, File, SlackMessage, Standing
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, given
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.threads import early_messages
@@ -57,6 +57,11 @@ _POSTPONE = Statement(
     update(early_messages)
     .where(_place, _e.ts == bindparam("of_ts"), _e.verify_at.is_not(None))
     .values(verify_at=bindparam("next_verify_at"))
+)
+_HOLD = Statement(
+    update(early_messages)
+    .where(_place, _e.ts == bindparam("of_ts"), _e.verify_at.is_not(None))
+    .values(verify_at=_e.verify_at)
 )
 _UNPARK = Statement(delete(early_messages).where(_place, _e.ts == bindparam("ts"), _e.verify_at.is_not(None)))
 _CHANGE = Statement(
@@ -165,6 +170,12 @@ def postpone(tx: Transaction, team: str, message: SlackMessage, seconds: float) 
     _POSTPONE.run(tx, **place, of_ts=message.ts, next_verify_at=tx.now + int(seconds * SECOND))
 
 
+def hold(tx: Transaction, team: str, message: SlackMessage) -> bool:
+    """Locks the kept message of an author until the transaction ends. Returns False if there is none."""
+    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    return bool(_HOLD.run(tx, **place, of_ts=message.ts))
+
+
 def unpark(tx: Transaction, team: str, message: SlackMessage) -> bool:
     """Deletes the kept message of a verified author. Returns False if there is none."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
@@ -182,7 +193,9 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
 
 
 def _body(message: SlackMessage) -> str:
-    return orjson.dumps(asdict(message)).decode()
+    body = asdict(replace(message, author=replace(message.author, facts=NO_FACTS)))
+    del body["author"]["facts"]  # looked up anew
+    return orjson.dumps(body).decode()
 
 
 def _message(body: dict[str, object]) -> SlackMessage:

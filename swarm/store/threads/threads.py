@@ -11,7 +11,7 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import InboxDelay, InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep, Thread
+from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep, Silence, Thread
 from swarm.store import history
 from swarm.store.bridge.statements import AT_MOST_N, Statement, given, insert_given, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
@@ -42,6 +42,7 @@ _given_new = given(
     context=Text,
     context_due_at=BigInteger,
     watermark_ts=Text,
+    silence=Text,
 )
 _now = bindparam("now", type_=BigInteger)
 _none = literal_column("0", Integer)
@@ -80,6 +81,12 @@ _OWN = Statement(
     .where(threads.c.id == _given_owners.c.id)
     .values(owner_id=_given_owners.c.owner_id, epoch=threads.c.epoch + 1)
 )
+_ASK = Statement(
+    update(threads)
+    .where(threads.c.id == _given_ids.c.id, threads.c.silence == literally(Silence.SILENT))
+    .values(silence=literally(Silence.ASKED))
+)
+_BREAK_SILENCE = Statement(update(threads).where(threads.c.id == bindparam("thread_id")).values(silence=None))
 _ACTIVE = Statement(update(threads).where(threads.c.id == _given_ids.c.id).values(active_at=bindparam("now")))
 _TELL = Statement(
     update(threads)
@@ -194,6 +201,7 @@ class NewThread:
     channel_type: ChannelType
     watermark_ts: str
     known_whole: bool
+    silence: Silence | None = None
 
 
 def open_all(tx: Transaction, team: str, wanted: Iterable[NewThread]) -> dict[Place, Thread]:
@@ -208,6 +216,7 @@ def open_all(tx: Transaction, team: str, wanted: Iterable[NewThread]) -> dict[Pl
             "context": ContextState.COMPLETE if new.known_whole else ContextState.UNKNOWN,
             "context_due_at": None if new.known_whole else tx.now,
             "watermark_ts": new.watermark_ts,
+            "silence": new.silence,
         }
         for new in wanted
     ]
@@ -277,6 +286,17 @@ def own_all(tx: Transaction, owners: Sequence[tuple[str, str | None, str]]) -> N
         for thread_id, owner_id, reason in owners
     )
     history.record_all(tx, list(changes))
+
+
+def ask(tx: Transaction, thread_ids: Collection[str]) -> None:
+    """Records that somebody has asked in silent threads, whose further work is shown. The threads must be locked."""
+    if thread_ids:
+        _ASK.run(tx, given=_ids(thread_ids))
+
+
+def break_silence(tx: Transaction, thread_id: str) -> None:
+    """Makes a thread an ordinary one, because an answer is shown. The thread must be locked."""
+    _BREAK_SILENCE.run(tx, thread_id=thread_id)
 
 
 def touch(tx: Transaction, thread_ids: Collection[str]) -> None:

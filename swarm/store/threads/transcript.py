@@ -194,6 +194,12 @@ def find(tx: Transaction, team: str, channel: str, ts: str) -> Row | None:
     return _FIND.first(tx, team=team, channel=channel, ts=ts)
 
 
+def author_of(tx: Transaction, team: str, channel: str, ts: str) -> Author | None:
+    """Returns the author of a stored message, without facts; None if there is no such message."""
+    row = find(tx, team, channel, ts)
+    return Author(id=row["author_id"], kind=AuthorKind(row["author_kind"])) if row else None
+
+
 def is_by_stranger(message: Row | None) -> bool:
     """Returns whether a message's author is not known to be a member."""
     return message is None or Standing(message["standing"]) in STRANGERS

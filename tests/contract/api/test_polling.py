@@ -196,6 +196,7 @@ async def test_a_trigger_has_exactly_the_fields_of_the_contract(doors: Doors, le
     assert set(trigger) == {
         "id", "kind", "created_at", "attempt", "due_at", "lease", "prompt", "thread", "thread_context",
         "context_incomplete", "started_by", "inbox_messages", "task", "notice", "requests",
+        "overthink", "humble_followup",
     }  # fmt: skip
     assert trigger["kind"] == "slack_inbox_message"
     assert set(trigger["lease"]) == {"token", "expires_at"}

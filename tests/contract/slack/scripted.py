@@ -11,7 +11,7 @@ class ScriptedSlack:
     """Gives each method the answer that it was told to, and notes the calls."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, web.Response | dict[str, object]] = {"auth.test": AUTH}
+        self.answers: dict[str, web.Response | dict[str, object] | int] = {"auth.test": AUTH}
         self.calls: list[tuple[str, dict[str, object]]] = []
         self.verbs: list[str] = []
 
@@ -21,4 +21,6 @@ class ScriptedSlack:
         self.verbs.append(request.method)
         self.calls.append((method, arguments))
         answer = self.answers[method]
+        if isinstance(answer, int):
+            return web.Response(status=answer)
         return answer if isinstance(answer, web.Response) else web.json_response(answer)

@@ -9,6 +9,7 @@ import pytest
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.names import Names
+from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.workspace import Workspace
 
 pytestmark = pytest.mark.req("CHAN-03")
@@ -33,3 +34,14 @@ async def test_an_e_mail_address_is_asked_for_only_when_it_is_wanted(names: Name
     assert await names.user_email("U000ALICE") == "alice@twin.test"
     assert await names.user_email("U0NOBODY") is None
     assert len(await workspace.calls("users.info")) == 2
+
+
+@pytest.mark.req("CHAN-07")
+async def test_a_person_is_found_by_an_e_mail_address(gateway: Gateway, workspace: Workspace) -> None:
+    found = await gateway.user_by_email("bob@twin.test")
+    assert found is not None
+    assert (found.id, found.is_known) == ("U00000BOB", True)
+    assert await gateway.user_by_email("nobody@twin.test") is None
+    await workspace.fault("error", method="users.lookupByEmail", error="missing_scope")
+    with pytest.raises(RefusedBySlack, match="missing_scope"):
+        await gateway.user_by_email("bob@twin.test")

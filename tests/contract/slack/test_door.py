@@ -204,18 +204,6 @@ async def test_what_is_no_message_is_acknowledged_so_that_it_does_not_come_again
     assert inbox.events == []
 
 
-async def test_a_command_that_somebody_gave_the_app_is_answered_that_there_is_none(
-    door: SlackEntryPoint, workspace: Workspace
-) -> None:
-    app = workspace.app
-    seeded = {"name": app.name, "bot_token": app.bot_token, "app_token": app.app_token, "commands": ["swarm"]}
-    await workspace._post("seed", {"apps": [seeded]})
-    await workspace._post("commands", {"user": "alice", "channel": "general", "command": "/swarm", "text": "status"})
-    (shown,) = (await workspace._get("messages", {"channel": "general", "user": "alice"}))["messages"]
-    assert shown["subtype"] == "ephemeral"
-    assert shown["text"].startswith("/swarm does nothing, since I have no commands. Mention me")
-
-
 async def test_our_own_posts_do_not_come_back(
     door: SlackEntryPoint, gateway: Gateway, workspace: Workspace, inbox: Inbox
 ) -> None:

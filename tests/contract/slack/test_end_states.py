@@ -11,7 +11,7 @@ import pytest
 
 from swarm.clock import ManualClock
 from swarm.domain.answers.events import Broken, Finished, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.button_actions import RETRY_RUN_ACTION, ButtonPressed
+from swarm.domain.button_actions import RETRY_RUN_ACTION, ButtonPressed, PressResult
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.threads import SlackMessage
@@ -70,7 +70,7 @@ class Scene:
             if element.get("action_id") == RETRY_RUN_ACTION
         ]
 
-    async def presses(self, button: tuple[str, str], by: str = "U1") -> str | None:
+    async def presses(self, button: tuple[str, str], by: str = "U1") -> PressResult:
         ts, run_id = button
         press = ButtonPressed(
             key=f"press:{ts}:{by}",

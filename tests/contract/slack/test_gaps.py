@@ -36,7 +36,7 @@ async def coordinator(
 ) -> AsyncIterator[Services]:
     """What takes Slack's events in, and what reads those that were missed, with a minute's silence in a moment."""
     me, operating_policy, names = await gateway.identify(), OperatingPolicy(), Names(gateway)
-    standings = Standings(database, names, me)
+    standings = Standings(database, names, me, operating_policy)
     ingest = Ingest(
         database, Rosters(database, operating_policy, kept_seconds=0), me, operating_policy, standings, NO_GROUPS
     )

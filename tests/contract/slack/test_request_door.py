@@ -55,6 +55,7 @@ class FakeDecisions:
         self.shown_at: list[Place | None] = []
         self.attempts: list[tuple[str, str, str]] = []
         self.refusal: Exception | None = None
+        self.refusals: list[tuple[str, str]] = []
 
     async def show(
         self, request_id: str, person: str, place: Place | None = None
@@ -73,6 +74,11 @@ class FakeDecisions:
 
     async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
         self.drafts = dict(values)
+
+    async def is_first_refusal(self, person: str, refusal: SwarmError) -> bool:
+        is_first = (person, refusal.message) not in self.refusals
+        self.refusals.append((person, refusal.message))
+        return is_first
 
     async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
         self.attempts.append((person, request_id, outcome))

@@ -76,7 +76,7 @@ async def test_the_buttons_below_an_answer_reach_the_door_with_its_run(
     where = place(await workspace.say("@swarm hello"))
     ts = await begun(gateway, where)
     await gateway.streams.call(where, closing(ts, closing=BELOW))
-    thumbs = [Feedback(run_id=RUN, is_good=is_good) for is_good in (True, False)]
+    thumbs = [Feedback(answer_id=RUN, is_good=is_good) for is_good in (True, False)]
     await workspace.press(ts, RETRY_RUN_ACTION)
     for thumb in thumbs:
         await workspace.press(ts, FEEDBACK_ACTION, value=feedback_value(thumb))

@@ -15,7 +15,6 @@ from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Role
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import NO_GROUPS
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
@@ -46,12 +45,20 @@ class Desk:
 
     async def open(self, operating_policy: OperatingPolicy, *, wait_seconds: float = 5) -> None:
         me = await self._gateway.identify()
-        standings = Standings(self._database, self._names, me, wait_seconds=wait_seconds)
+        standings = Standings(self._database, self._names, me, operating_policy, wait_seconds=wait_seconds)
         ingest = Ingest(
-            self._database, Rosters(self._database, operating_policy), me, operating_policy, standings, NO_GROUPS
+            self._database, Rosters(self._database, operating_policy), me, operating_policy, standings, self._names
         )
-        buttons = Buttons(self._database, operating_policy, standings, me.team)
-        self.services = Services.over(self._database, self._names, me, operating_policy, self._gateway.files)
+        buttons = Buttons(self._database, operating_policy, standings, me)
+        self.services = Services.over(
+            self._database,
+            self._names,
+            me,
+            operating_policy,
+            self._gateway.files,
+            groups=self._names,
+            standings=standings,
+        )
         self.verifier = Verifier(self._database, ingest, standings)
         self.sender = OutboxSender(self._database, self._gateway, me.team, http_timeout_seconds=5)
         app_token = self._workspace.app.app_token

@@ -1,0 +1,394 @@
+"""The slash command: what each subcommand answers and does, for whom, and once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from swarm.domain.button_actions import STOP_OWN_ACTION, STOP_TASK_ACTION, ButtonPressed
+from swarm.domain.channel_policy import ChannelPolicy, Listen
+from swarm.domain.commands import (
+    AgentList,
+    CommandAnswer,
+    CommandHelp,
+    CommandRefused,
+    Explanation,
+    RemarkStored,
+    RemarkSubmitted,
+    RemarkWanted,
+    SlashCommand,
+    StopChoice,
+    SwarmCondition,
+    WorkList,
+    WorkState,
+    WorkStopped,
+)
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.requests import RequestStatus
+from swarm.domain.model.runs import RunStatus
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.threads import ChannelType, SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.intake.commands import (
+    ELSEWHERE_TEXT,
+    NO_LINK_TEXT,
+    NO_MESSAGE_TEXT,
+    UNKNOWN_MESSAGE_TEXT,
+    Commands,
+)
+from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT
+from swarm.services.runs.run_control import ENDED_TEXT, STOPPED_TEXT
+from swarm.services.tasks.tasks import brief
+from swarm.store.runs import remarks
+from tests.services.test_requests import Asking
+from tests.support.runs import asked, begun, now
+from tests.support.tasks import is_work
+from tests.support.world import BOT, ME, World, holding, said
+
+pytestmark = pytest.mark.req("CHAN-08")
+
+_numbers = count(1)
+
+
+def commanded(text: str, *, by: str = "U1", channel: str = "C1", key: str | None = None) -> SlashCommand:
+    return SlashCommand(
+        key=key or f"command:{next(_numbers)}",
+        command="/swarm",
+        text=text,
+        user_id=by,
+        channel=channel,
+        response_url="https://hooks.slack.com/commands/1",
+        trigger_id="1.2",
+    )
+
+
+async def answered(world: World, text: str, **more: str) -> CommandAnswer:
+    return await commands(world).answer(commanded(text, **more))
+
+
+def commands(world: World) -> Commands:
+    return Commands(world.database, world.operating_policy, ME, world.standings, world.slack)
+
+
+async def explained(world: World, text: str, **more: str) -> tuple[str, ...]:
+    answer = await answered(world, text, **more)
+    assert isinstance(answer, Explanation)
+    return answer.lines
+
+
+async def task_of(world: World, lead: Agent, worker: Agent, *, by: str = "U1", text: str = "count") -> str:
+    """A message of somebody that the lead has delegated; the task's id."""
+    await world.says(f"{BOT} {text}", by=by)
+    (trigger,) = [one for one in await world.poll(lead) if is_work(one)]
+    run = holding(trigger, lead)
+    handed = await world.services.delegations.delegate(
+        run, trigger.inbox_messages[0].id, worker.name, brief(f"Do {text}.", title=f"Do {text}")
+    )
+    return str(handed["task_id"])
+
+
+async def status_of(world: World, task_id: str) -> TaskStatus:
+    return (await world.services.tasks.get(None, task_id)).status
+
+
+def pressed(action_id: str, value: str, *, by: str = "U1", channel: str = "C1") -> ButtonPressed:
+    return ButtonPressed(
+        key=f"press:{next(_numbers)}",
+        action_id=action_id,
+        value=value,
+        user_id=by,
+        channel=channel,
+        message_ts="1700000000.000900",
+        thread_ts=None,
+        is_ephemeral=True,
+    )
+
+
+# --- help, status, agents
+
+
+@pytest.mark.parametrize(("text", "unknown"), [("", ""), ("help", ""), ("  HELP me", ""), ("dance", "dance")])
+async def test_help_is_the_answer_to_help_to_nothing_and_to_what_is_unknown(
+    world: World, text: str, unknown: str
+) -> None:
+    assert await answered(world, text) == CommandHelp(command="/swarm", unknown=unknown)
+
+
+async def test_status_says_who_is_there_what_waits_and_who_answers_here(world: World) -> None:
+    lead, _ = await world.lead(), await world.worker(online=False)
+    await world.says(f"{BOT} hello")
+    world.clock.advance(90)
+    await world.is_here(lead)
+    status = await answered(world, "status")
+    assert isinstance(status, SwarmCondition)
+    assert [(agent.name, agent.online) for agent in status.agents] == [("lead", True), ("worker", False)]
+    assert (status.inbox_unread, status.oldest_unread_seconds, status.tasks_open) == (1, 90, 0)
+    assert (status.here.agent, status.here.online, status.here.listen) == ("lead", True, Listen.MENTION)
+    assert (status.here.is_visible, status.here.is_direct) == (True, False)
+
+
+async def test_status_names_the_channels_own_agent_and_what_it_hears(world: World) -> None:
+    await world.lead()
+    await world.worker("reviewer")
+    policy = OperatingPolicy(channels={"C1": ChannelPolicy(agent="reviewer", listen=Listen.ALL)})
+    status = await answered(world.governed_by(policy), "status")
+    assert isinstance(status, SwarmCondition)
+    assert (status.here.agent, status.here.listen) == ("reviewer", Listen.ALL)
+
+
+async def test_a_conversation_that_slack_does_not_show_is_not_claimed_to_be_heard(world: World) -> None:
+    await world.lead()
+    status = await answered(world, "status", channel="D9STRANGE")
+    assert isinstance(status, SwarmCondition)
+    assert not status.here.is_visible
+
+
+async def test_agents_are_listed_with_what_they_do_now(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    await world.services.agents.describe("worker", "Counts.", None)
+    await task_of(world, lead, worker)
+    await world.only(worker)
+    listed = await answered(world, "agents")
+    assert isinstance(listed, AgentList)
+    assert [(agent.name, agent.role, agent.description) for agent in listed.agents] == [
+        ("lead", "lead", ""),
+        ("worker", "worker", "Counts."),
+    ]
+    assert (listed.agents[1].load.open_tasks, listed.agents[1].load.running) == (1, 1)
+
+
+# --- tasks
+
+
+@pytest.mark.both_engines
+async def test_tasks_are_the_persons_own_and_those_of_the_conversation(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    own = await task_of(world, lead, worker, text="one")
+    other = await task_of(world, lead, worker, by="U2", text="two")
+    here, elsewhere = await answered(world, "tasks"), await answered(world, "tasks", channel="C2")
+    assert isinstance(here, WorkList)
+    assert isinstance(elsewhere, WorkList)
+    assert [(work.task_id, work.state, work.agent) for work in here.own] == [(own, WorkState.QUEUED, "worker")]
+    assert [work.task_id for work in here.others] == [other]
+    assert here.own[0].link.startswith("https://team.slack.example/archives/C1/p17")
+    assert ([work.task_id for work in elsewhere.own], elsewhere.others) == ([own], ())
+
+
+async def test_the_button_of_a_listed_task_stops_it_and_says_so(world: World) -> None:
+    task = await task_of(world, await world.lead(), await world.worker())
+    assert await world.buttons.press(pressed(STOP_TASK_ACTION, task)) == STOPPED_TEXT
+    assert await status_of(world, task) is TaskStatus.CANCELLED
+
+
+# --- stop
+
+
+@pytest.mark.both_engines
+async def test_stop_stops_the_persons_own_task_and_nobody_elses(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    own = await task_of(world, lead, worker, text="one")
+    other = await task_of(world, lead, worker, by="U2", text="two")
+    assert await answered(world, "stop", channel="C2") == WorkStopped(stopped=0)
+    assert await answered(world, "stop") == WorkStopped(stopped=1)
+    assert (await status_of(world, own), await status_of(world, other)) == (TaskStatus.CANCELLED, TaskStatus.PENDING)
+    assert await answered(world, "stop") == WorkStopped(stopped=0)
+
+
+@pytest.mark.both_engines
+async def test_stop_stops_a_running_answer(world: World) -> None:
+    _, run = await asked(world, await world.lead())
+    assert await answered(world, "stop", by="U2") == WorkStopped(stopped=0)
+    assert await answered(world, "stop") == WorkStopped(stopped=1)
+    stopped = await now(world, run)
+    assert (stopped.status, stopped.stop_requested_by) == (RunStatus.RUNNING, "U1")
+
+
+async def test_stop_withdraws_what_the_persons_work_waits_for_and_leaves_other_peoples_alone(world: World) -> None:
+    asking = Asking(world)
+    await asking.begin()
+    request = await asking.ask()
+    assert await answered(world, "stop", by="U2") == WorkStopped(stopped=0)
+    assert (await asking.now(request)).is_open
+    assert await answered(world, "stop") == WorkStopped(stopped=1)
+    assert (await asking.now(request)).status is RequestStatus.CANCELLED
+
+
+async def test_other_peoples_work_in_the_same_thread_goes_on(world: World) -> None:
+    asking = Asking(world)
+    await asking.begin()
+    request = await asking.ask()
+    running = {}
+    for person in ("U1", "U2"):
+        agent = await world.worker(f"for-{person.lower()}")
+        await world.says(f"swarm#{agent.name} go", thread=asking.root, by=person)
+        running[person] = await begun(world, agent, await world.only(agent), requester=person)
+    assert await answered(world, "stop", by="U2") == WorkStopped(stopped=1)
+    assert [(await now(world, running[person])).stop_requested_by for person in ("U1", "U2")] == [None, "U2"]
+    assert (await asking.now(request)).is_open
+
+
+async def test_a_repeated_stop_stops_nothing_else_and_says_the_same(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    await task_of(world, lead, worker, text="one")
+    command = commanded("stop")
+    first = await commands(world).answer(command)
+    later = await task_of(world, lead, worker, text="two")
+    assert await commands(world).answer(command) == first == WorkStopped(stopped=1)
+    assert await status_of(world, later) is TaskStatus.PENDING
+
+
+async def test_several_things_are_offered_and_a_button_stops_one(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    tasks = [await task_of(world, lead, worker, text=text) for text in ("one", "two")]
+    choice = await answered(world, "stop")
+    assert isinstance(choice, StopChoice)
+    assert [work.title for work in choice.work] == ["Do one", "Do two"]
+    first = pressed(STOP_OWN_ACTION, choice.work[0].thread_id)
+    assert await world.buttons.press(first) == STOPPED_TEXT
+    assert [await status_of(world, task) for task in tasks] == [TaskStatus.CANCELLED, TaskStatus.PENDING]
+    assert await world.buttons.press(replace(first, key="press:again")) == ENDED_TEXT
+
+
+@pytest.mark.parametrize("wrong", [{"by": "U2"}, {"channel": "C2"}])
+async def test_nobody_else_and_no_other_channel_stops_it_with_this_button(world: World, wrong: dict[str, str]) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    tasks = [await task_of(world, lead, worker, text=text) for text in ("one", "two")]
+    choice = await answered(world, "stop")
+    assert isinstance(choice, StopChoice)
+    assert await world.buttons.press(pressed(STOP_OWN_ACTION, choice.work[0].thread_id, **wrong)) == ENDED_TEXT
+    assert [await status_of(world, task) for task in tasks] == [TaskStatus.PENDING, TaskStatus.PENDING]
+
+
+async def test_what_cannot_be_stopped_is_said(world: World) -> None:
+    await world.lead()
+    await world.says(f"{BOT} hello")
+    assert await answered(world, "stop") == WorkStopped(stopped=0, has_queued=True)
+    assert await answered(world, "stop", channel="C2") == WorkStopped(stopped=0)
+
+
+# --- explain
+
+
+def link(message: SlackMessage) -> str:
+    return ME.link(message.channel, message.ts, message.thread_ts)
+
+
+async def test_explain_says_who_got_a_message_and_what_became_of_it(world: World) -> None:
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    assert await explained(world, f"explain {link(message)}") == (
+        "Routing: it mentions the bot; the default lead gets it.",
+        "lead has not read it yet (it mentions the bot; the default lead gets it).",
+        "Later messages in the thread go to lead.",
+    )
+    await world.answers(lead, await world.only(lead), "hi")
+    lines = await explained(world, f"explain <{link(message)}|this>", by="U2")
+    assert lines[1].startswith("lead has answered")
+    chat = await world.says("no mention", by="U2")
+    assert (await explained(world, f"explain {link(chat)}"))[-1] == "No agent got it."
+
+
+async def test_without_a_link_the_persons_last_message_here_is_explained(world: World) -> None:
+    lead = await world.lead()
+    assert await explained(world, "explain") == (NO_MESSAGE_TEXT,)
+    first = await world.says(f"{BOT} one")
+    await world.answers(lead, await world.only(lead), "hi")
+    second = await world.says("two", thread=first)
+    await world.says("not theirs", thread=first, by="U2")
+    answer = await answered(world, "explain")
+    assert isinstance(answer, Explanation)
+    assert answer.link == ME.link("C1", second.ts)
+
+
+async def test_messages_of_other_conversations_are_not_explained(world: World) -> None:
+    await world.lead()
+    message = await world.says(f"{BOT} hello")
+    assert await explained(world, f"explain {link(message)}", channel="C2") == (ELSEWHERE_TEXT,)
+    direct = await world.hears(said("hello", channel="D1", channel_type=ChannelType.DM))
+    assert await explained(world, f"explain {link(direct)}", by="U2") == (ELSEWHERE_TEXT,)
+    assert (await explained(world, f"explain {link(direct)}"))[0].startswith("Routing: it is a direct message")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "https://team.slack.example/archives/C1"])
+async def test_what_is_no_link_is_said(world: World, text: str) -> None:
+    assert await explained(world, f"explain {text}") == (NO_LINK_TEXT.format(text=text),)
+
+
+async def test_neither_an_inbox_message_nor_a_task_is_explained_by_its_id(world: World) -> None:
+    task = await task_of(world, await world.lead(), await world.worker())
+    assert await explained(world, f"explain {task}", channel="C2") == (NO_LINK_TEXT.format(text=task),)
+
+
+async def test_an_unknown_message_is_said(world: World) -> None:
+    assert await explained(world, f"explain {ME.link('C1', '1600000000.000100')}") == (UNKNOWN_MESSAGE_TEXT,)
+
+
+# --- feedback
+
+
+async def test_a_remark_is_stored_once(world: World) -> None:
+    assert await answered(world, "feedback") == RemarkWanted(channel="C1")
+    command = commanded("feedback  Good\u200b work, <@U2>!")
+    assert [await commands(world).answer(command) for _ in range(2)] == [RemarkStored(), RemarkStored()]
+    form = RemarkSubmitted(key="remark:V1", user_id="U2", channel="D1", text="Slow.")
+    assert [await commands(world).remark(form) for _ in range(2)] == [RemarkStored(), RemarkStored()]
+    found = await world.database.read(remarks.latest, 0, 10)
+    assert [(one.channel, one.user_id, one.text) for one in found] == [
+        ("D1", "U2", "Slow."),
+        ("C1", "U1", "Good work, <@U2>!"),
+    ]
+
+
+async def test_a_remark_is_deleted_with_its_person_and_after_its_time(world: World) -> None:
+    for person in ("U1", "U2"):
+        await answered(world, "feedback Good.", by=person)
+    await world.services.people.forget("U1")
+    assert [one.user_id for one in await world.database.read(remarks.latest, 0, 10)] == ["U2"]
+    world.clock.advance(91 * 86_400)
+    await world.sweeper._tidier.tidy()
+    assert await world.database.read(remarks.latest, 0, 10) == []
+
+
+# --- Who may
+
+
+ONLY_U2 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
+
+
+@pytest.mark.parametrize("text", ["", "status", "agents", "tasks", "stop", "explain", "feedback", "feedback Bad!"])
+@pytest.mark.req("CHAN-09")
+async def test_who_may_not_use_the_swarm_here_is_refused_every_command(world: World, text: str) -> None:
+    task = await task_of(world, await world.lead(), await world.worker())
+    refused = await answered(world.governed_by(ONLY_U2), text)
+    assert isinstance(refused, CommandRefused)
+    assert refused.reason.startswith("You may not do that here.")
+    assert await status_of(world, task) is TaskStatus.PENDING
+    assert await world.database.read(remarks.latest, 0, 10) == []
+
+
+@pytest.mark.req("CHAN-09")
+async def test_a_form_of_somebody_who_may_not_any_more_stores_nothing(world: World) -> None:
+    form = RemarkSubmitted(key="remark:V1", user_id="U1", channel="C1", text="Slow.")
+    assert isinstance(await commands(world.governed_by(ONLY_U2)).remark(form), CommandRefused)
+    assert await world.database.read(remarks.latest, 0, 10) == []
+
+
+@pytest.mark.req("CHAN-11")
+async def test_whom_slack_does_not_identify_in_time_is_asked_to_try_again(world: World) -> None:
+    world.slack.persons["U4"] = None
+    assert await answered(world, "status", by="U4") == CommandRefused(reason=UNVERIFIED_TEXT)
+
+
+@pytest.mark.req("CHAN-09")
+async def test_commands_count_towards_the_limit_and_repeated_deliveries_do_not(world: World) -> None:
+    limited = world.governed_by(OperatingPolicy(messages_per_minute=2))
+    command = commanded("help")
+    for _ in range(3):
+        assert isinstance(await commands(limited).answer(command), CommandHelp)
+    assert isinstance(await answered(limited, "help"), CommandHelp)
+    assert await answered(limited, "help") == CommandRefused(reason=LIMITED_TEXT)
+    assert isinstance(await answered(limited, "help", by="U2"), CommandHelp)
+    world.clock.advance(61)
+    assert isinstance(await answered(limited, "help"), CommandHelp)

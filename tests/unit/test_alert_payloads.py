@@ -1,0 +1,237 @@
+"""Alerts as monitoring systems post them: nothing that people see is lost, and nothing is said twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import orjson
+import pytest
+
+from swarm.domain.text.fingerprints import fingerprint
+from swarm.slack.incoming.fields import MAX_JSON_CHARACTERS
+from tests.support.every import every
+from tests.unit.test_message_text import BOT, PERSON, read
+
+pytestmark = pytest.mark.req("CHAN-04", "CHAN-10")
+
+
+def mrkdwn(text: str) -> dict[str, Any]:
+    return {"type": "mrkdwn", "text": text}
+
+
+ALERTMANAGER = {
+    "username": "Alertmanager",
+    "text": "",
+    "attachments": [
+        {
+            "id": 1,
+            "color": "a30200",
+            "fallback": "[FIRING:1] HighCPU (db1 critical) | http://am.test/#/alerts",
+            "title": "[FIRING:1] HighCPU (db1 critical)",
+            "title_link": "http://am.test/#/alerts?receiver=slack",
+            "text": "*Summary:* CPU of db1 is {{ 93% }}\n*Runbook:* <http://rb.test/cpu|here>",
+            "fields": [
+                {"title": "Severity", "value": "critical", "short": True},
+                {"title": "Instance", "value": "10.0.0.5:9100", "short": True},
+            ],
+            "actions": [{"id": "1", "type": "button", "text": "Silence", "url": "http://am.test/#/silences/new"}],
+            "footer": "prometheus",
+            "ts": 1700000000,
+            "mrkdwn_in": ["fallback", "pretext", "text"],
+        }
+    ],
+}
+PAGERDUTY = {
+    "text": "*Triggered* <https://acme.pd.test/incidents/Q1|#4521: Disk full>",
+    "attachments": [
+        {
+            "color": "#D63232",
+            "fallback": "Triggered #4521: Disk full",
+            "blocks": [
+                {
+                    "type": "section",
+                    "text": mrkdwn(":red_circle: *<https://acme.pd.test/incidents/Q1|#4521: Disk full>*"),
+                },
+                {
+                    "type": "section",
+                    "fields": [
+                        mrkdwn("*Assigned to*\n<@U2>"),
+                        mrkdwn("*Service*\n<https://acme.pd.test/s/P1|payments>"),
+                    ],
+                },
+                {"type": "context", "elements": [mrkdwn("*Urgency:* High"), mrkdwn("Escalation policy: night")]},
+                {
+                    "type": "actions",
+                    "elements": [
+                        {"type": "button", "text": {"type": "plain_text", "text": "Acknowledge"}, "action_id": "ack"},
+                        {"type": "button", "text": {"type": "plain_text", "text": "Resolve"}, "action_id": "res"},
+                    ],
+                },
+            ],
+        }
+    ],
+}
+GRAFANA = {
+    "text": "",
+    "attachments": [
+        {
+            "color": "#D63232",
+            "title": "[Alerting] Queue length",
+            "title_link": "https://graf.test/d/abc?from=1700000000000&to=1700000600000",
+            "text": "Too many waiting",
+            "fallback": "[Alerting] Queue length",
+            "fields": [{"title": "queue", "value": "412.7", "short": True}],
+            "image_url": "https://graf.test/render/abc.png",
+            "footer": "Grafana v11",
+            "footer_icon": "https://graf.test/icon.png",
+            "ts": 1700000000,
+        }
+    ],
+}
+DATADOG = {
+    "text": "",
+    "attachments": [
+        {
+            "color": "#E63A2E",
+            "fallback": "Triggered: [P1] Error rate is high on service:checkout",
+            "title": "Triggered: [P1] Error rate is high",
+            "title_link": "https://app.dd.test/monitors/123?group=service%3Acheckout",
+            "author_name": "Datadog",
+            "author_link": "https://app.dd.test/",
+            "text": "More than 5% of requests fail\n@slack-alerts",
+            "fields": [
+                {"title": "Tags", "value": "env:prod, service:checkout"},
+                {"title": "Notified", "value": "@pagerduty"},
+                {"title": "Metric", "value": "`avg(last_5m):errors > 0.05`"},
+            ],
+            "thumb_url": "https://app.dd.test/snapshot.png",
+        }
+    ],
+}
+
+READ = {
+    "alertmanager": (
+        ALERTMANAGER,
+        """\
+[FIRING:1] HighCPU (db1 critical) <http://am.test/#/alerts?receiver=slack>
+*Summary:* CPU of db1 is {{ 93% }}
+*Runbook:* <http://rb.test/cpu|here>
+Severity: critical
+Instance: 10.0.0.5:9100
+[button: Silence] <http://am.test/#/silences/new>
+prometheus · 2023-11-14 22:13 UTC""",
+    ),
+    "pagerduty": (
+        PAGERDUTY,
+        """\
+*Triggered* <https://acme.pd.test/incidents/Q1|#4521: Disk full>
+:red_circle: *<https://acme.pd.test/incidents/Q1|#4521: Disk full>*
+*Assigned to*
+<@U2>
+*Service*
+<https://acme.pd.test/s/P1|payments>
+*Urgency:* High
+Escalation policy: night
+[button: Acknowledge]
+[button: Resolve]""",
+    ),
+    "grafana": (
+        GRAFANA,
+        """\
+[Alerting] Queue length <https://graf.test/d/abc?from=1700000000000&to=1700000600000>
+Too many waiting
+queue: 412.7
+[image: https://graf.test/render/abc.png]
+Grafana v11 · 2023-11-14 22:13 UTC""",
+    ),
+    "datadog": (
+        DATADOG,
+        """\
+Datadog <https://app.dd.test/>
+Triggered: [P1] Error rate is high <https://app.dd.test/monitors/123?group=service%3Acheckout>
+More than 5% of requests fail
+@slack-alerts
+Tags: env:prod, service:checkout
+Notified: @pagerduty
+Metric: `avg(last_5m):errors > 0.05`
+[image: https://app.dd.test/snapshot.png]""",
+    ),
+}
+
+
+@every(("payload", "text"), READ.values(), ids=READ)
+def test_an_alert_is_read_whole_and_once(payload: dict[str, Any], text: str) -> None:
+    assert read(BOT, **payload).text == text
+    lines = Counter(text.splitlines())
+    assert max(lines.values()) == 1
+
+
+@every(("payload", "text"), READ.values(), ids=READ)
+def test_an_alert_keeps_what_slack_sent_as_json(payload: dict[str, Any], text: str) -> None:
+    message = read(BOT, **payload)
+    assert orjson.loads(message.attachments) == payload["attachments"]
+    assert message.blocks == ""
+
+
+def test_json_is_bounded_without_invisible_characters_and_only_of_bots_root_messages() -> None:
+    blocks = [{"type": "section", "text": mrkdwn("a\u200b\u202eb\U000e0041\x07\ud800")}]
+    assert (
+        read(BOT, text="x", blocks=blocks).blocks == '[{"type":"section","text":{"type":"mrkdwn","text":"ab\ufffd"}}]'
+    )
+    long = [{"type": "section", "text": mrkdwn("x" * 30_000)}]
+    cut = read(BOT, text="x", blocks=long).blocks
+    assert cut[MAX_JSON_CHARACTERS:].startswith("… [")
+    assert cut.endswith(" more characters are left out]")
+    assert read(BOT, text="x", blocks=long, thread_ts="1600000000.000100").blocks == ""
+    assert read(PERSON, text="x", blocks=long).blocks == ""
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"elements": [deep]}
+    assert read(BOT, text="x", blocks=[deep], attachments=[{"ts": 2**70}]).text == "x"
+
+
+SAME = {
+    "figures, times, durations": (
+        "[FIRING:1] CPU of db1 at 93.2% for 5m0s since 2026-11-24T10:00:00.123Z",
+        "[FIRING:3] CPU of db1 at 97% for 1 hour since 2026-11-24 11:30:00 UTC",
+    ),
+    "words for dates": ("Down since Nov 24, 2026 at 2:05 PM", "Down since Dec 1, 2026 at 11:10 AM"),
+    "ids": (
+        "#4521 pod web-7d9f8b6c5-x2k4q request 3f2504e0-4f89-11d3-9a0c-0305e82c3301 at 0xdeadbeef42",
+        "#4522 pod web-5f6d7c8b9-p4z7r request 9b2504e0-4f89-11d3-9a0c-0305e82c33ff at 0xdeadbeef43",
+    ),
+    "links": (
+        "see <https://g.test/d/7?from=1&amp;to=2|graph> <https://acme.pd.test/incidents/Q2ABCDEF>",
+        "see <https://g.test/d/7?from=3&amp;to=4|graph> <https://acme.pd.test/incidents/Q9XYZABC>",
+    ),
+    "Slack's dates": ("up <!date^1700000000^{date}|Nov 14>", "up <!date^1700009999^{date}|Nov 15>"),
+}
+
+
+@every(("first", "second"), SAME.values(), ids=SAME)
+def test_the_same_alert_with_other_figures_has_the_same_fingerprint(first: str, second: str) -> None:
+    assert fingerprint("B1", first) == fingerprint("B1", second) is not None
+
+
+OTHER = {
+    "a state": ("[FIRING:1] CPU of db1", "[RESOLVED] CPU of db1"),
+    "Grafana's states": ("[Alerting] CPU", "[OK] CPU"),
+    "an emoji": ("🔥 CPU", "✅ CPU"),
+    "a host": ("CPU of db1", "CPU of db2"),
+    "a host with a number apart": ("CPU of web-1", "CPU of web-2"),
+    "an address": ("10.0.0.5:9100 is down", "10.0.0.6:9100 is down"),
+    "a page": ("see https://g.test/cpu", "see https://g.test/disk"),
+    "a zone": ("us-east-1 is slow", "us-east-2 is slow"),
+}
+
+
+@every(("first", "second"), OTHER.values(), ids=OTHER)
+def test_another_alert_has_another_fingerprint(first: str, second: str) -> None:
+    assert fingerprint("B1", first) != fingerprint("B1", second)
+
+
+def test_a_fingerprint_is_of_a_bot_and_of_colours_and_needs_words() -> None:
+    assert fingerprint("B1", "CPU") != fingerprint("B2", "CPU")
+    assert fingerprint("B1", "CPU", '[{"color":"danger"}]') != fingerprint("B1", "CPU", '[{"color":"good"}]')
+    assert fingerprint("B1", "12:30 93% #17") is None
