@@ -27,7 +27,7 @@ from xml.etree import ElementTree
 from tests import house_paths
 
 ROOT: Final = Path(__file__).parent.parent
-CORE_APART: Final = {"bench", "demo", "conformance"}
+CORE_APART: Final = {"bench", "demo", "conformance", "runner"}
 NOT_LOOSE: Final = {"__init__.py", "__main__.py", "clock.py"}
 PRONOUNS: Final = {
     *("it", "that", "those", "who", "what", "somebody"),

@@ -41,6 +41,7 @@ for command in (
     "operator_commands:explain",
     "operator_commands:feedback",
     "tray:tray",
+    "run:run",
     "data:forget",
     "config_commands:config",
 ):
@@ -100,10 +101,10 @@ def prompt(role: Role) -> None:
 
     Your own file, $SWARM_HOME/prompts/lead.md or worker.md, replaces the built-in prompt.
     """
-    print(_base_prompt(role, home.prompts(load()) / f"{role}.md"))
+    print(base_prompt(role, home.prompts(load()) / f"{role}.md"))
 
 
-def _base_prompt(role: Role, own: Path) -> str:
+def base_prompt(role: Role, own: Path) -> str:
     """Returns the operator's own prompt, or else the built-in one. Raises ConfigurationError for an unreadable file."""
     if not own.exists():
         return (files("swarm.domain.prompts") / f"{role}.md").read_text(encoding="utf-8")

@@ -98,7 +98,11 @@ READ_ELSEWHERE: Final = frozenset(
         "SWARM_AGENT_NAME",  # the demo's agents
         "SWARM_AGENT_TOKEN",  # for `swarm tray` and agents
         "SWARM_AGENT_TOKEN_FILE",  # the demo's agents
+        "SWARM_TOKEN",  # of a runner
         "SWARM_CONFORMANCE_TOKEN",  # `swarm conformance`
+        "SWARM_LEASE",  # for commands that a runner starts
+        "SWARM_MCP_AUTHORIZATION",  # the same
+        "SWARM_MCP_URL",  # the same
         "SWARM_RUN",  # marks programs run by a host tool; swarm itself may be such a program
     }
 )

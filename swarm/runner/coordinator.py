@@ -2,25 +2,28 @@
 
 Every call has the agent's token, and the instance's id, by which the coordinator refuses a second runner of a name. An
 `Unreachable` coordinator may be asked again; a `Refused` call would be refused again.
+
+A tool call is one HTTP request, since the coordinator's MCP server is stateless: there is no session that the end of a
+coordinator could take along, and any coordinator process may answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import suppress
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx2
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.runner.port import McpAccess
 
 INSTANCE_HEADER: Final = "X-Swarm-Instance"
 LEASE_HEADER: Final = "X-Swarm-Lease"
+_LOG_OFFSET_HEADER: Final = "X-Swarm-Log-Offset"
+_MCP_HEADERS: Final = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
 
 POLL_SECONDS: Final = 25
 _CALL_SECONDS: Final = 30.0
@@ -50,6 +53,7 @@ class CoordinatorConnection:
             base_url=self.base_url,
             headers={"Authorization": f"Bearer {token}", INSTANCE_HEADER: instance},
             timeout=_CALL_SECONDS,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             verify=base_url.startswith("https:"),  # loading certificates takes a tenth of a second
         )
 
@@ -60,6 +64,20 @@ class CoordinatorConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._http.aclose()
+
+    async def call(self, tool: str, lease_token: str | None = None, /, **arguments: object) -> dict[str, Any]:
+        """Calls a tool, under a lease if it needs one. Returns its result. Raises Refused and Unreachable."""
+        headers = _MCP_HEADERS | ({LEASE_HEADER: lease_token} if lease_token else {})
+        params = {"name": tool, "arguments": arguments}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        answer = await self._json("POST", "/mcp", json=body, headers=headers)
+        result = answer.get("result")
+        if not isinstance(result, dict):
+            raise Refused("refused", str((answer.get("error") or {}).get("message", "no result")))
+        if result.get("isError"):
+            told = (result.get("_meta") or {}).get("swarm/error") or {}
+            raise _error(str(told.get("code", "refused")), str(told.get("message", tool)), told.get("hint"))
+        return dict(result.get("structuredContent") or {})
 
     async def me(self) -> dict[str, Any]:
         """Returns the agent: id, name, role."""
@@ -91,7 +109,7 @@ class CoordinatorConnection:
 
     async def log(self, run_id: str, chunk: bytes, offset: int) -> None:
         """Appends a chunk to the log of a run; ``offset`` is the number of bytes sent before."""
-        headers = {"Content-Type": "text/plain; charset=utf-8", "X-Swarm-Log-Offset": str(offset)}
+        headers = {"Content-Type": "text/plain; charset=utf-8", _LOG_OFFSET_HEADER: str(offset)}
         await self._json("POST", f"/runs/{run_id}/log", content=chunk, headers=headers)
 
     async def request(self, request_id: str, wait_seconds: int = POLL_SECONDS) -> dict[str, Any]:
@@ -102,6 +120,11 @@ class CoordinatorConnection:
     async def withdraw(self, request_id: str) -> None:
         """Cancels a request to people."""
         await self._json("POST", f"/requests/{request_id}/cancel")
+
+    async def leave(self) -> None:
+        """Lets another instance take the agent's name at once."""
+        with suppress(SwarmError):  # an older coordinator, or none: the instance counts as gone after a lease
+            await self._json("DELETE", "/me/instance")
 
     def mcp(self, lease_token: str) -> McpAccess:
         """Returns how a CLI reaches the MCP server under a lease."""
@@ -119,47 +142,24 @@ class CoordinatorConnection:
         raise _refusal(answer)
 
 
+async def register(base_url: str, key: str, agent: Mapping[str, Any]) -> dict[str, Any]:
+    """Registers an agent with an enrolment key or the operator's token. Returns it with its ``token``."""
+    async with CoordinatorConnection(base_url, key, "") as connection:
+        return await connection._json("POST", "/agents", json=dict(agent))
+
+
 def _refusal(answer: httpx2.Response) -> SwarmError:
     try:
         told = answer.json()["error"]
         code, message, hint = str(told["code"]), str(told["message"]), told.get("hint")
     except (ValueError, KeyError, TypeError):
         code, message, hint = "unavailable", f"HTTP {answer.status_code} without an explanation", None
-    if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or code == "rate_limited":
+    if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Unreachable(message, hint=hint)
+    return _error(code, message, hint)
+
+
+def _error(code: str, message: str, hint: str | None) -> SwarmError:
+    if code in ("unavailable", "rate_limited", "internal"):
         return Unreachable(message, hint=hint)
     return Refused(code, message, hint)
-
-
-class SwarmTools:
-    """The coordinator's MCP tools under one lease. Used as a context manager."""
-
-    def __init__(self, access: McpAccess) -> None:
-        self._access = access
-        self._stack = AsyncExitStack()
-        self._client: Client | None = None
-
-    async def __aenter__(self) -> Self:
-        is_tls = self._access.url.startswith("https:")
-        http = httpx2.AsyncClient(headers=dict(self._access.headers), timeout=_CALL_SECONDS, verify=is_tls)
-        await self._stack.enter_async_context(http)
-        transport = streamable_http_client(self._access.url, http_client=http)
-        self._client = await self._stack.enter_async_context(Client(transport))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
-
-    async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
-        """Returns the tool's result. Raises Refused with the error's code, and Unreachable."""
-        assert self._client is not None
-        try:
-            result = await self._client.call_tool(tool, arguments)
-        except httpx2.HTTPError as error:
-            raise Unreachable(f"The coordinator at {self._access.url} does not answer: {error}") from error
-        if not result.is_error:
-            return result.structured_content or {}
-        text = " ".join(part.text for part in result.content if part.type == "text")
-        told = (result.meta or {}).get("swarm/error") or {}
-        raise Refused(str(told.get("code", "refused")), str(told.get("message", text)), told.get("hint"))

@@ -1,0 +1,176 @@
+"""``swarm run``: a coding CLI as a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from swarm.cli.terminal import Terminal
+from swarm.domain.errors import ConfigurationError
+
+if TYPE_CHECKING:  # loaded late, since other commands do without
+    from swarm.runner.home import Keys
+    from swarm.runner.settings import RunnerSettings
+
+
+def run(
+    name: str,
+    *,
+    provider: str,
+    url: Annotated[str | None, Parameter(env_var="SWARM_URL")] = None,
+    workdir: Path | None = None,
+    repo: str | None = None,
+    show_diff: Annotated[bool, Parameter(negative=())] = False,
+    max_concurrent: int = 1,
+    env: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    sandbox: Annotated[bool, Parameter(negative=())] = False,
+    silence_limit: float | None = None,
+    cost_limit: float | None = None,
+    description: str = "",
+    capability: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    home: Path | None = None,
+) -> None:
+    """Make a worker out of a coding CLI: it gets tasks from Slack, works, and answers in the thread.
+
+    Examples, on the coordinator's machine:
+
+        swarm run wim --provider claude --repo ~/code/shop --show-diff
+
+        swarm run ada --provider codex --workdir ~/notes --env OPENAI_API_KEY --sandbox
+
+        swarm run cat --provider 'command:./answer.sh' --max-concurrent 3
+
+    On another machine, SWARM_URL names the coordinator, and SWARM_ENROLMENT_KEY (the coordinator's enrolment key) or
+    SWARM_TOKEN (from `swarm agents add`) lets the worker in. The first start registers it; its token is then kept.
+
+    Ctrl-C stops in order: work that does not end within 5 seconds is given back. A second Ctrl-C stops at once.
+
+    Parameters
+    ----------
+    name
+        The worker's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
+    provider
+        claude, codex, opencode, acp:COMMAND (an agent of the Agent Client Protocol), or command:COMMAND (a program: the
+        prompt on standard input or in place of {prompt}, the answer on standard output).
+    url
+        The coordinator's address; by default that of the coordinator on this machine.
+    workdir
+        One folder for all work. By default each thread has a folder of its own.
+    repo
+        A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it.
+    show_diff
+        With --repo, show the diff in the thread as a file when the work is done.
+    max_concurrent
+        How many threads are worked on at once.
+    env
+        A variable of this environment that the CLI gets, such as ANTHROPIC_API_KEY; may be given several times. Without
+        it the CLI gets only HOME, PATH, LANG and TERM.
+    sandbox
+        Run the CLI with bubblewrap: only its work directory and its own state can be written; the network is left.
+    silence_limit
+        End a run without output for so many seconds. People see after 3 minutes that there is none.
+    cost_limit
+        The most that one run may cost, in dollars, for CLIs that limit it themselves.
+    description
+        What the worker is good at, for agents that delegate. Used when it is registered.
+    capability
+        A capability in one word; may be given several times. Used when it is registered.
+    home
+        The folder of this runner; by default $SWARM_HOME/runners/NAME.
+    """
+    from swarm.app import home as swarm_home
+    from swarm.cli.commands import base_prompt
+    from swarm.config import load
+    from swarm.domain.model.agents import Role
+    from swarm.domain.text import secrets
+    from swarm.runner.environment import check_sandbox, cli_environment
+    from swarm.runner.home import Keys
+    from swarm.runner.settings import RunnerSettings, kind_of, system_prompt
+    from swarm.telemetry import log
+
+    if sandbox:
+        check_sandbox()
+    settings = load()
+    keys = Keys.found(os.environ, settings.home.expanduser() / "operator.token")
+    secrets.hide([os.environ[one] for one in env if one in os.environ] + keys.all)
+    log.configure(settings.log.level)
+    base = base_prompt(Role.WORKER, swarm_home.prompts(settings) / "worker.md")
+    wanted = RunnerSettings(
+        name=_name(name),
+        provider=provider,
+        home=(home or settings.home / "runners" / name).expanduser().resolve(),
+        url=url or settings.http.address,
+        system_prompt=system_prompt(kind_of(provider), base),
+        description=description,
+        capabilities=capability,
+        max_concurrent=_concurrent(max_concurrent),
+        workdir=workdir.expanduser().resolve() if workdir else None,
+        repo=_repo(repo, workdir),
+        show_diff=show_diff,
+        environment=cli_environment(os.environ, env),
+        sandbox=sandbox,
+        silence_limit_seconds=silence_limit,
+        cost_limit_dollars=cost_limit,
+    )
+    asyncio.run(_serve(wanted, keys))
+
+
+async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
+    from swarm.domain.text import secrets
+    from swarm.runner.coordinator import CoordinatorConnection
+    from swarm.runner.home import RunnerHome
+    from swarm.runner.runner import Runner
+    from swarm.runner.settings import door_of
+
+    door = door_of(wanted.provider)
+    place = RunnerHome(wanted.home)
+    with place.locked() as instance:
+        stopping, at_once = _signals()
+        token = await place.token(wanted, keys)
+        secrets.hide([token])
+        async with CoordinatorConnection(wanted.url, token, instance) as coordinator:
+            await place.check(wanted, coordinator)
+            Terminal().print(
+                f"{wanted.name} works with {wanted.provider} for {wanted.url}. Ctrl-C stops.", soft_wrap=True
+            )
+            await Runner(wanted, coordinator, door).serve(stopping, at_once)
+
+
+def _signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """Returns the events of the first and the second signal to stop."""
+    events = asyncio.Event(), asyncio.Event()
+
+    def stop() -> None:
+        next((event for event in events if not event.is_set()), events[-1]).set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    return events
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9-]{1,32}", name):
+        raise ConfigurationError(f"The name {name!r} is not possible: 1 to 32 of a-z, 0-9 and '-' are expected.")
+    return name
+
+
+def _concurrent(count: int) -> int:
+    from swarm.runner.settings import MAX_CONCURRENT
+
+    if not 1 <= count <= MAX_CONCURRENT:
+        raise ConfigurationError(f"--max-concurrent is {count}: 1 to {MAX_CONCURRENT} is expected.")
+    return count
+
+
+def _repo(repo: str | None, workdir: Path | None) -> str | None:
+    if repo and workdir:
+        raise ConfigurationError("--repo and --workdir exclude each other: a worktree is a work directory.")
+    if repo and (local := Path(repo).expanduser()).exists():
+        return str(local.resolve())
+    return repo

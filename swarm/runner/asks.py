@@ -1,0 +1,109 @@
+"""The CLI's permissions and questions as requests to people in the thread.
+
+The run keeps its lease while people decide. Nothing is trusted by default: without a decision, in a thread where nobody
+can be asked, or after the time is over, the answer is no. Grants are kept by the coordinator, which answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from swarm.domain.schema_forms import fields_of, json_text
+from swarm.domain.text.secrets import without_secrets
+from swarm.runner.coordinator import CoordinatorConnection, Refused
+from swarm.runner.output import repeated
+from swarm.runner.port import CliSession, PermissionAsked, QuestionAsked
+
+_TITLE_CHARACTERS: Final = 150
+_PROMPT_CHARACTERS: Final = 3_000
+_ARGUMENT_BYTES: Final = 100_000
+_EXPIRES_SECONDS: Final = 24 * 3600
+_GIVEN: Final = ("approved", "answered")
+
+
+class HumanAsks:
+    """Asks people about one piece of work. ``about`` names the inbox message or the task."""
+
+    def __init__(
+        self, coordinator: CoordinatorConnection, lease_token: str, about: Mapping[str, str], run: str
+    ) -> None:
+        self._coordinator = coordinator
+        self._lease_token = lease_token
+        self._about = dict(about)
+        self._run = run  # names the questions of this run
+        self._count = 0
+
+    async def permission(self, session: CliSession, asked: PermissionAsked) -> bool:
+        """Asks for a permission and tells the CLI. Returns whether it was given."""
+        arguments = dict(asked.arguments)
+        if len(json_text(arguments)) > _ARGUMENT_BYTES:
+            arguments = {"arguments": json_text(arguments)[:_PROMPT_CHARACTERS] + "…"}
+        grants = ["approve_thread", "approve_always"]
+        ended = await self._decision(
+            title=f"May I use {asked.tool}?",
+            prompt=asked.title,
+            decisions=["approve", *grants, "reject"],
+            tool={"name": asked.tool, "arguments": arguments},
+        )
+        is_given = ended["status"] in _GIVEN
+        await session.permit(asked.id, allowed=is_given, reason="" if is_given else _refusal(ended))
+        return is_given
+
+    async def question(self, session: CliSession, asked: QuestionAsked) -> None:
+        """Asks people for values and tells the CLI."""
+        fields = [_field(asdict(field)) for field in fields_of(asked.schema)]
+        decisions = ["answer", "reject"] if fields else ["approve", "reject"]
+        ended = await self._decision(title="A question", prompt=asked.message, fields=fields, decisions=decisions)
+        values = next((dict(one["values"]) for one in ended.get("answers", ()) if one.get("values")), {})
+        await session.answer(asked.id, values if ended["status"] in _GIVEN else None)
+
+    async def budget(self, exceeded: Mapping[str, Any]) -> str | None:
+        """Asks whether to go on above a budget. Returns the approved request's id, or None."""
+        scope, unit = exceeded.get("scope", "run"), exceeded.get("unit", "")
+        ended = await self._decision(
+            title=f"Budget of the {scope} reached",
+            prompt=f"Used: {exceeded.get('used')} of {exceeded.get('limit')} {unit}. Go on with as much again?",
+            decisions=["approve", "reject"],
+        )
+        return str(ended["id"]) if ended["status"] == "approved" else None
+
+    async def _decision(self, *, title: str, prompt: str, **asked: object) -> dict[str, Any]:
+        """Returns the ended request, or one that counts as cancelled if people cannot be asked."""
+        self._count += 1
+        question = {
+            "title": _short(title, _TITLE_CHARACTERS),
+            "prompt": _short(prompt, _PROMPT_CHARACTERS),
+            "request_id": f"{self._run}-ask-{self._count}",
+            "expires_seconds": _EXPIRES_SECONDS,
+            "wait": True,
+        }
+        if not self._about:
+            return {"id": "", "status": "cancelled"}
+        try:
+            call = self._coordinator.call
+            made = await repeated(
+                lambda: call("request-human-input", self._lease_token, **self._about, **question, **asked)
+            )
+            while True:
+                request = await repeated(lambda: self._coordinator.request(made["id"]))
+                if request["status"] != "open":
+                    return request
+        except Refused as error:
+            return {"id": "", "status": "cancelled", "why": error.message}
+
+
+def _field(field: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in field.items() if value not in (None, "", ())}
+
+
+def _short(text: str, most: int) -> str:
+    text = without_secrets(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _refusal(ended: Mapping[str, Any]) -> str:
+    if why := ended.get("why"):
+        return f"People cannot be asked: {why}"
+    return "People refused it." if ended["status"] == "rejected" else f"Nobody allowed it ({ended['status']})."

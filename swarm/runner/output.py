@@ -1,0 +1,234 @@
+"""What people and the operator see of a run: the streamed answer in the thread, the run's log, and its usage.
+
+Everything is handed in without waiting, kept in small buffers, and sent in batches by one task, in order. A call that
+the coordinator did not answer is repeated under the same id, so nothing is shown twice. The text has no secrets of this
+process (`swarm.domain.text.secrets`). What exceeds the limits is dropped, and a sentence says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from swarm.domain.text.secrets import Secrets, without_secrets
+from swarm.runner.coordinator import CoordinatorConnection, Refused, Unreachable
+from swarm.runner.port import StepShown, ToolState, UsageReported
+
+MAX_TEXT_CHARACTERS: Final = 150_000
+"""The coordinator takes 200,000 in one answer; the rest is for the end."""
+
+MAX_LOG_BYTES: Final = 8 << 20
+_PIECE_CHARACTERS: Final = 12_000
+_TITLE_CHARACTERS: Final = 200
+_CHUNK_BYTES: Final = 60_000
+_MANY_CALLS: Final = 9_000  # of the 10,000 that one answer may have
+_BATCH_SECONDS: Final = 0.4
+_LATE_BATCH_SECONDS: Final = 3.0  # after a thousand calls
+_USAGE_SECONDS: Final = 3.0
+_MOST_RETRY_SECONDS: Final = 10.0
+_CUT: Final = "\n\n(The rest is too long to be shown here.)"
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+async def repeated(call: Callable[[], Awaitable[T]]) -> T:
+    """Makes a call until the coordinator answers. Raises Refused. The caller limits the time by a cancellation."""
+    pause = 0.2
+    while True:
+        try:
+            return await call()
+        except Unreachable as error:
+            _log.debug("The coordinator does not answer.", action="runner_retry", error=error.message)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _MOST_RETRY_SECONDS)
+
+
+class RunOutput:
+    """The output of one run. ``about`` names its inbox message or task; an empty one has no thread.
+
+    ``refused`` is called once if the coordinator refuses more output, and ``exceeded`` with the budgets that are
+    exceeded.
+    """
+
+    def __init__(
+        self,
+        coordinator: CoordinatorConnection,
+        lease_token: str,
+        about: Mapping[str, str],
+        refused: Callable[[Refused], object],
+        exceeded: Callable[[list[dict[str, Any]]], object],
+    ) -> None:
+        self.run_id: str | None = None
+        self.shown = ""  # the text so far, as people see it
+        self._coordinator = coordinator
+        self._lease_token = lease_token
+        self._about = dict(about)
+        self._refused, self._exceeded = refused, exceeded
+        self._secrets, self._log_secrets = Secrets(), Secrets()
+        self._text = ""
+        self._steps: dict[str, StepShown] = {}
+        self._status = ""
+        self._logged = bytearray()
+        self._log_offset = self._log_bytes = 0
+        self._usage: UsageReported | None = None
+        self._usage_at = 0.0
+        self._calls = 0
+        self._dirty = asyncio.Event()
+        self._sending = asyncio.Lock()
+        self._is_refused = self._keeps_no_log = self._is_cut = False
+
+    async def open(self) -> None:
+        """Starts the answer. Raises Refused, with ``conflict`` for work without a thread."""
+        if self._about:
+            opened = await repeated(lambda: self._stream("open", **self._about))
+            self.run_id = str(opened["turn_id"])
+
+    def text(self, text: str) -> None:
+        """Adds text to the answer."""
+        self._secrets, safe = self._secrets.feed(text)
+        self._add(safe)
+
+    def end_of_text(self) -> None:
+        """Ends a turn's text, so that nothing of it is held back."""
+        self._secrets, rest = self._secrets.end()
+        self._add(rest)
+
+    def step(self, step: StepShown) -> None:
+        """Shows a step, or its new state."""
+        if self._calls < _MANY_CALLS:
+            self._steps[step.id] = step
+            self._dirty.set()
+
+    def status(self, words: str) -> None:
+        """Shows what the run does, while there is no text."""
+        self._status = words
+        self._dirty.set()
+
+    def log(self, line: str) -> None:
+        """Adds a line to the run's log."""
+        if self._log_bytes > MAX_LOG_BYTES or self.run_id is None or self._keeps_no_log:
+            return
+        self._log_secrets, safe = self._log_secrets.feed(line.rstrip("\n") + "\n")
+        data = safe.encode(errors="replace")
+        self._log_bytes += len(data)
+        self._logged += data if self._log_bytes <= MAX_LOG_BYTES else b"(The log is full.)\n"
+        self._dirty.set()
+
+    def usage(self, usage: UsageReported) -> None:
+        """Reports the usage of the run so far."""
+        self._usage = usage
+        self._dirty.set()
+
+    async def pump(self) -> None:
+        """Sends batches until it is cancelled."""
+        while not self._is_refused:
+            await self._dirty.wait()
+            await self.flush()
+            await asyncio.sleep(_BATCH_SECONDS if self._calls < 1000 else _LATE_BATCH_SECONDS)
+
+    async def flush(self, *, is_last: bool = False) -> None:
+        """Sends everything so far. The last time, no usage is held back."""
+        async with self._sending:
+            self._dirty.clear()
+            try:
+                await self._send_answer()
+            except Refused as error:
+                self._is_refused = True
+                self._refused(error)
+            await self._send_log()
+            await self._send_usage(is_last=is_last)
+
+    async def close(self, rest: str = "", result: str | None = None, failed: str | None = None) -> None:
+        """Sends the last text and ends the answer. Raises Refused."""
+        rest = without_secrets(rest)
+        while len(rest) > _PIECE_CHARACTERS:
+            self._text, rest = rest[:_PIECE_CHARACTERS], rest[_PIECE_CHARACTERS:]
+            await self._send_answer()
+        said = {
+            "text": rest,
+            "result": result and without_secrets(result),
+            "failed": failed and without_secrets(failed),
+        }
+        given = {name: value for name, value in said.items() if value}
+        await repeated(lambda: self._stream("close", turn_id=self.run_id, **given))
+
+    async def raise_budget(self, request_id: str) -> None:
+        """Tells the coordinator that people have approved more of an exceeded budget. Raises Refused."""
+        run_id, told = self.run_id or "", {"budget_request_id": request_id}
+        await repeated(lambda: self._coordinator.usage(run_id, told))
+
+    def _add(self, safe: str) -> None:
+        if self._is_cut or not safe:
+            return
+        if len(self.shown) + len(safe) > MAX_TEXT_CHARACTERS:
+            safe, self._is_cut = safe[: MAX_TEXT_CHARACTERS - len(self.shown)] + _CUT, True
+        self.shown += safe
+        if self.run_id is not None:
+            self._text += safe
+            self._dirty.set()
+
+    async def _send_answer(self) -> None:
+        if self._is_refused or self.run_id is None:
+            return
+        while self._text:
+            piece = self._text[:_PIECE_CHARACTERS]
+            await self._send("append", text=piece)
+            self._text = self._text[len(piece) :]
+        if status := self._status:
+            await self._send("status", title=_title(status))
+            self._status = "" if self._status == status else self._status
+        for step in list(self._steps.values()):
+            await self._send("task", id=step.id[:_TITLE_CHARACTERS], title=_title(step.title), status=step.state.value)
+            if self._steps.get(step.id) is step:
+                del self._steps[step.id]
+
+    async def _send(self, action: str, **arguments: object) -> None:
+        self._calls += 1
+        request_id = f"{self.run_id}-{self._calls}"
+        await repeated(lambda: self._stream(action, turn_id=self.run_id, request_id=request_id, **arguments))
+
+    async def _stream(self, action: str, **arguments: object) -> dict[str, Any]:
+        return await self._coordinator.call("slack-stream", self._lease_token, action=action, **arguments)
+
+    async def _send_log(self) -> None:
+        while self._logged and self.run_id and not self._keeps_no_log:
+            run_id, chunk, offset = self.run_id, bytes(self._logged[:_CHUNK_BYTES]), self._log_offset
+            try:
+                await repeated(lambda: self._coordinator.log(run_id, chunk, offset))  # noqa: B023 -- awaited here
+            except Refused as error:
+                _log.info("The coordinator keeps no log.", action="runner_no_log", run=run_id, error=error.message)
+                self._keeps_no_log = True
+                return
+            del self._logged[: len(chunk)]
+            self._log_offset += len(chunk)
+
+    async def _send_usage(self, *, is_last: bool) -> None:
+        usage, run_id, now = self._usage, self.run_id, asyncio.get_running_loop().time()
+        if usage is None or run_id is None or (now < self._usage_at + _USAGE_SECONDS and not is_last):
+            return
+        self._usage, self._usage_at = None, now
+        given = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "cost_dollars", "model")}
+        told = {name: value for name, value in given.items() if value is not None}
+        try:
+            exceeded = await repeated(lambda: self._coordinator.usage(run_id, told))
+        except Refused as error:
+            _log.info("The usage was not recorded.", action="runner_no_usage", run=run_id, error=error.message)
+            return
+        if exceeded:
+            self._exceeded(exceeded)
+
+
+def failed_step(step_id: str, title: str) -> StepShown:
+    """Returns a step that shows a problem."""
+    return StepShown(id=step_id, title=title, state=ToolState.ERROR)
+
+
+def _title(text: str) -> str:
+    """Returns one short line for people."""
+    line = " ".join(without_secrets(text).split())
+    return (line[: _TITLE_CHARACTERS - 1] + "…" if len(line) > _TITLE_CHARACTERS else line) or "step"

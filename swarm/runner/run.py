@@ -1,0 +1,292 @@
+"""One run: a trigger under a lease, from the CLI's start to the end of its work.
+
+**Who may act.** Only the run, while it has its lease and the lock of its thread's session.
+
+**What is guaranteed.** The work ends in a state that people see: an answer, or the reason why there is none. Nothing is
+said after the lease is lost or a person has stopped the work. When `execute` returns, no process of the CLI is left.
+
+**On failure.** If the runner dies, the lease expires, and the work is handed out again with the same session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Any, Final
+
+import structlog
+
+from swarm.domain.errors import SwarmError
+from swarm.processes.background import BackgroundTasks
+from swarm.processes.child import to_the_end
+from swarm.runner.asks import HumanAsks
+from swarm.runner.conversation import CANCEL_SECONDS, Conversation, RunContext
+from swarm.runner.coordinator import Refused, Trigger
+from swarm.runner.endings import NOTHING, Answered, NotDone, Over, ending_of, missing_text
+from swarm.runner.output import RunOutput, repeated
+from swarm.runner.port import StartFailed, TurnEnded, TurnOutcome
+from swarm.runner.sessions import thread_key
+from swarm.runner.settings import kind_of
+from swarm.runner.workdirs import GitFailed, Workdir
+
+_GO_ON: Final = "People have approved more budget. Continue where you stopped."
+_WORKER_TASK: Final = "task_assigned"
+_FOLLOW_UP: Final = "task_follow_up"
+_MESSAGES: Final = "slack_inbox_message"
+_DIFF_CHARACTERS: Final = 500_000
+_OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
+
+_log = structlog.get_logger(__name__)
+
+
+class Stop(Enum):
+    """Why a run is stopped."""
+
+    LOST = auto()  # the lease is lost: end everything, and say nothing
+    STOPPED = auto()  # people stopped the work, or took it back
+    SHUTDOWN = auto()  # the runner stops: the work is given back
+
+
+class Run:
+    """One run. `execute` is called once; `notice` and `stop` at any time."""
+
+    def __init__(self, trigger: Trigger, context: RunContext) -> None:
+        self.token: str = trigger["lease"]["token"]
+        self.has_lease = True
+        self.has_failed = False  # the CLI failed, not its work
+        self.key = thread_key(trigger)
+        self.task_id: str | None = (trigger.get("task") or {}).get("id") if trigger["kind"] == _WORKER_TASK else None
+        self.inbox_message_ids = [message["id"] for message in trigger["inbox_messages"]]
+        self._trigger = trigger
+        self._context = context
+        self._settings, self._coordinator = context.settings, context.coordinator
+        about = self._about() if trigger.get("thread") else {}
+        self._output = RunOutput(self._coordinator, self.token, about, self._on_refused, self._on_exceeded)
+        self._asks = HumanAsks(self._coordinator, self.token, about, self.token[-12:])
+        self._background = BackgroundTasks()
+        self.pending: deque[Trigger] = deque()  # notices to be handed into the session
+        self._replies: list[str] = []  # what was answered to follow-ups
+        self._exceeded: list[dict[str, Any]] = []
+        self._conversation: Conversation | None = None
+        self._stop: Stop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def execute(self) -> None:
+        """Does the work. Raises nothing but a cancellation from outside."""
+        self._task = asyncio.current_task()
+        ids = {"trigger": self._trigger["id"], "kind": self._trigger["kind"], "attempt": self._trigger["attempt"]}
+        _log.info("A run begins.", action="runner_run_started", **ids)
+        try:
+            async with self._context.sessions.lock(self.key):
+                await self._work()
+        except asyncio.CancelledError:
+            if self._stop is None:
+                raise
+        except Refused as error:
+            _log.info("The coordinator refused a call.", action="runner_refused", code=error.code, **ids)
+            await self._settle_lease("failed" if error.code not in ("conflict", "withdrawn") else "done", error.message)
+        except Exception as error:  # noqa: BLE001 -- reported to people and in the log
+            self.has_failed = True
+            _log.exception("A run failed.", action="runner_run_failed", **ids)
+            await self._settle_lease("failed", f"the runner failed: {type(error).__name__}")
+        finally:
+            await to_the_end(self._after_stop())
+        _log.info("A run has ended.", action="runner_run_ended", stop=self._stop and self._stop.name.lower(), **ids)
+
+    def notice(self, trigger: Trigger) -> None:
+        """Hands a notice about this work into its session, or stops the work if the notice says so."""
+        kind, about = trigger["kind"], (trigger.get("notice") or {}).get("inbox_message_id")
+        if kind == "message_deleted" and about in self.inbox_message_ids:
+            self.inbox_message_ids.remove(about)
+        if kind == "task_cancelled" or (self.task_id is None and not self.inbox_message_ids):
+            self.stop(Stop.STOPPED)
+        elif kind != "human_input":  # this run waits for its own requests itself
+            self.pending.append(trigger)
+
+    def stop(self, why: Stop) -> None:
+        """Stops the run; the first reason counts."""
+        if self._stop is None and self._task and not self._task.done():
+            self._stop = why
+            if self._conversation:
+                self._conversation.is_lost = why is Stop.LOST
+            self._task.cancel()
+
+    async def _work(self) -> None:
+        if self._trigger.get("thread"):
+            await self._output.open()
+        pump = asyncio.create_task(self._output.pump(), name="runner output")
+        try:
+            self._output.status(f"starting {kind_of(self._settings.provider)}")
+            workdir = await self._context.workdirs.of(self.key, self._subject())
+            talk = self._conversation = Conversation(
+                self._context, self.key, self.token, workdir, self._output, self._asks
+            )
+            async with talk.opened():
+                await self._end(talk, await self._converse(talk), workdir)
+        except (StartFailed, GitFailed, OSError) as error:
+            self.has_failed = True
+            await self._not_done(_clause(error))
+        finally:
+            pump.cancel()
+            await asyncio.wait({pump})
+            await self._background.end()
+
+    async def _converse(self, talk: Conversation) -> TurnEnded:
+        """Has the turns of this run: the trigger's, and one for each notice meanwhile. Returns the last of the work."""
+        ended = await talk.turn(self._trigger["prompt"])
+        while True:
+            if self._exceeded and ended.outcome is not TurnOutcome.FAILED:
+                if (more := await self._over_budget()) is not None:
+                    return more
+                ended = await talk.turn(_GO_ON)
+            elif self.pending and ended.outcome is TurnOutcome.DONE:
+                self._output.text(missing_text(self._output.shown, ended.text))
+                ended = await self._follow(talk, self.pending.popleft(), ended)
+            else:
+                return ended
+
+    async def _follow(self, talk: Conversation, notice: Trigger, before: TurnEnded) -> TurnEnded:
+        """Hands a notice into the session. A person's message in the thread of a task gets an answer of its own."""
+        about = (notice.get("notice") or {}).get("inbox_message_id")
+        if notice["kind"] != _FOLLOW_UP or about is None:
+            self._output.text("\n\n" if self._output.shown.strip() else "")
+            return await talk.turn(notice["prompt"])
+        parts: list[str] = []
+        ended = await talk.turn(notice["prompt"], parts.append)
+        text = "".join(parts).strip() or ended.text.strip()
+        if text and not await self._is_settled(about):
+            reply = self._coordinator.call
+            await repeated(
+                lambda: reply("slack-reply", self.token, inbox_message_id=about, message=text, request_id=about)
+            )
+            self._replies.append(text)
+        return replace(ended, text="") if ended.outcome is not TurnOutcome.DONE else replace(before, text="")
+
+    async def _over_budget(self) -> TurnEnded | None:
+        """Asks people whether to go on above a budget. Returns the end of the work if they do not want to."""
+        for exceeded in self._exceeded:
+            approved = await self._asks.budget(exceeded)
+            if approved is None:
+                reason = f"the budget of the {exceeded.get('scope', 'run')} is used up"
+                return TurnEnded(outcome=TurnOutcome.FAILED, reason=reason)
+            await self._output.raise_budget(approved)
+        self._exceeded = []
+        return None
+
+    async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir) -> None:
+        """Settles the work by what the last turn means."""
+        self._output.end_of_text()
+        await self._output.flush(is_last=True)
+        shown = self._output.shown[len(talk.preface) :]
+        ended = replace(ended, refused_tools=tuple(sorted(talk.refused_tools)))
+        match ending_of(ended, shown=shown, is_settled=await self._is_settled(), replies=self._replies):
+            case Over():
+                await self._settle_lease("done")
+            case Answered(rest=rest, result=result):
+                changed = await self._changes(workdir, talk.wrap)
+                await self._done(rest + changed, result + changed)
+            case NotDone(reason=reason, rest=rest):
+                self.has_failed = ended.outcome is TurnOutcome.FAILED
+                kept = f"; its work is kept in branch {workdir.branch}" if workdir.branch else ""
+                await self._not_done(reason + kept, rest)
+
+    async def _done(self, text: str, result: str) -> None:
+        if self._output.run_id:
+            try:
+                await self._output.close(text, result=result if self.task_id else None)
+            except Refused as error:
+                if error.code != "invalid":
+                    raise
+                await self._output.close(failed=NOTHING)  # nothing of the text can be shown
+        elif self.task_id:
+            await self._tool("task-complete", task_id=self.task_id, result=result)
+        await self._settle_lease("done")
+
+    async def _not_done(self, reason: str, rest: str = "") -> None:
+        """Tells people why there is no answer, or no complete one."""
+        _log.warning("A run has not done its work.", action="runner_not_done", reason=reason)
+        if self._output.run_id:
+            await self._output.flush(is_last=True)
+            await self._output.close(rest, failed=reason)
+        elif self.task_id:
+            await self._tool("task-fail", task_id=self.task_id, error=reason)
+        await self._settle_lease("done")
+
+    async def _changes(self, workdir: Workdir, wrap: tuple[str, ...]) -> str:
+        """Returns a sentence about the branch, and shows its diff in the thread if the operator wants that."""
+        message = f"Work of {self._settings.name} on {self._subject()}"
+        try:
+            changes = await self._context.workdirs.changes(workdir, wrap, message)
+        except GitFailed as error:
+            return f"\n\nThe branch could not be read: {error.message}"
+        if changes is None or not changes.summary:
+            return ""
+        if self._settings.show_diff and self._output.run_id:
+            name = f"{changes.branch.rpartition('/')[2]}.diff"
+            with suppress(Refused):  # where people must not see a file, or the work is over
+                await self._tool("slack-upload-file", **self._about(), name=name, text=changes.diff[:_DIFF_CHARACTERS])
+        return f"\n\nBranch `{changes.branch}`: {changes.summary}."
+
+    async def _is_settled(self, inbox_message_id: str | None = None) -> bool:
+        """Whether the CLI has settled the work itself, or asked people and lets the work wait."""
+        if inbox_message_id is None and self.task_id:
+            return (await self._tool("get-task", task_id=self.task_id))["status"] not in _OPEN
+        ids = [inbox_message_id] if inbox_message_id else self.inbox_message_ids
+        if inbox_message_id is None and self._trigger["kind"] != _MESSAGES:
+            return False
+        found = [await self._tool("read-inbox-message", inbox_message_id=one) for one in ids]
+        return all(one["status"] not in _OPEN for one in found)
+
+    async def _tool(self, tool: str, /, **arguments: object) -> dict[str, Any]:
+        return await repeated(lambda: self._coordinator.call(tool, self.token, **arguments))
+
+    async def _settle_lease(self, outcome: str, reason: str = "") -> None:
+        if self.has_lease:
+            self.has_lease = False
+            with suppress(Refused):  # it has ended already
+                await repeated(lambda: self._coordinator.finish(self.token, outcome, reason))
+
+    async def _after_stop(self) -> None:
+        """Ends the lease of a stopped run: the work of a runner that stops is given back."""
+        had_lease, self.has_lease = self.has_lease, False
+        if not had_lease or self._stop not in (Stop.STOPPED, Stop.SHUTDOWN):
+            return
+        with suppress(SwarmError, TimeoutError):
+            async with asyncio.timeout(CANCEL_SECONDS):
+                if self._stop is Stop.SHUTDOWN:
+                    await self._output.flush()
+                    await self._coordinator.release([self.token])
+                else:
+                    await self._coordinator.finish(self.token, "done")
+
+    def _on_refused(self, error: Refused) -> None:
+        """The coordinator takes no more output: the work was stopped, lost, or is too large."""
+        if error.code == "too_large":
+            return
+        self.stop(Stop.LOST if error.code == "lease_lost" else Stop.STOPPED)
+
+    def _on_exceeded(self, exceeded: list[dict[str, Any]]) -> None:
+        if not self._exceeded and self._conversation:
+            self._exceeded = exceeded
+            self._background.start(self._conversation.cancel(), "runner budget")
+
+    def _about(self) -> dict[str, str]:
+        if self.task_id:
+            return {"task_id": self.task_id}
+        return {"inbox_message_id": self.inbox_message_ids[-1]} if self._trigger["kind"] == _MESSAGES else {}
+
+    def _subject(self) -> str:
+        """Returns the name of the work, for its branch."""
+        if self.task_id:
+            return str(self._trigger["task"]["title"])
+        thread = self._trigger.get("thread")
+        return f"{thread['channel_name']} {thread['thread_ts']}" if thread else self.key
+
+
+def _clause(error: Exception) -> str:
+    """Returns an error as a clause for people."""
+    text = error.message if isinstance(error, SwarmError) else f"{getattr(error, 'strerror', None) or error}"
+    return text.rstrip(".")

@@ -1,0 +1,244 @@
+"""The runner: takes work from the coordinator, starts a run for each trigger, and keeps the leases.
+
+It has three loops beside the runs: one polls while a run may be started, one renews the leases of all runs every third
+of their time and hands out the notices that come with them, one removes old worktrees.
+
+A coordinator that does not answer is asked again; runs go on meanwhile. The runner stops in order: it takes no more
+work, gives runs a moment to end, gives the rest of the work back, and leaves, so that another runner may have its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from swarm.domain.errors import ConfigurationError
+from swarm.processes.background import BackgroundTasks
+from swarm.runner.conversation import RunContext
+from swarm.runner.coordinator import CoordinatorConnection, Refused, Trigger, Unreachable
+from swarm.runner.port import CliDoor
+from swarm.runner.run import Run, Stop
+from swarm.runner.sessions import Sessions, thread_key
+from swarm.runner.settings import RunnerSettings
+from swarm.runner.watch import Breaker
+from swarm.runner.workdirs import Workdirs
+
+_MOST_RENEW_SECONDS: Final = 20.0
+_LEAST_RENEW_SECONDS: Final = 0.5
+_MOST_RETRY_SECONDS: Final = 30.0
+_CANCEL_SECONDS: Final = 4.0
+_TIDY_SECONDS: Final = 6 * 3600.0
+_WORK: Final = frozenset({"slack_inbox_message", "task_assigned"})
+_ABOUT_RUNS: Final = frozenset(
+    {"task_follow_up", "message_changed", "message_deleted", "task_cancelled", "human_input"}
+)
+"""Notices about running work. Without its run they need nothing."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Runner:
+    """Serves one agent until it is stopped."""
+
+    def __init__(self, settings: RunnerSettings, coordinator: CoordinatorConnection, door: CliDoor) -> None:
+        self._settings = settings
+        self._coordinator = coordinator
+        workdirs = Workdirs(
+            settings.home,
+            settings.name,
+            repo=settings.repo,
+            shared=settings.workdir,
+            environment=settings.environment,
+        )
+        self._context = RunContext(
+            settings=settings,
+            coordinator=coordinator,
+            door=door,
+            sessions=Sessions(settings.home),
+            workdirs=workdirs,
+        )
+        self._breaker = Breaker(settings.pause_seconds)
+        self._runs: dict[str, Run] = {}  # by lease token
+        self._tasks = BackgroundTasks()
+        self._is_free = asyncio.Event()
+        self._is_free.set()
+        self._renew_seconds = _MOST_RENEW_SECONDS
+
+    async def serve(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
+        """Works until ``stopping`` is set, and then ends in order; ``at_once`` shortens that.
+
+        Raises ConfigurationError if the coordinator refuses this runner: its token, or a second one of the name.
+        """
+        loops = [
+            asyncio.create_task(self._poll(), name="runner poll"),
+            asyncio.create_task(self._renew(), name="runner renew"),
+            asyncio.create_task(self._tidy(), name="runner tidy"),
+        ]
+        stop = asyncio.create_task(stopping.wait(), name="runner stop")
+        try:
+            await asyncio.wait({*loops, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            loops[0].cancel()
+            await self._end(at_once)
+            for loop in loops:
+                loop.cancel()
+            await asyncio.wait({*loops, stop})
+        for loop in loops:
+            if not loop.cancelled() and (error := loop.exception()):
+                raise error
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that have not ended."""
+        return list(self._runs.values())
+
+    async def _poll(self) -> None:
+        pause = 1.0
+        while True:
+            limit = await self._room()
+            try:
+                triggers = await self._coordinator.poll(limit)
+                pause = 1.0
+            except Unreachable as error:
+                _log.warning("The coordinator does not answer.", action="runner_away", error=error.message, wait=pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _MOST_RETRY_SECONDS)
+                continue
+            except Refused as error:
+                raise _refused(error, self._settings) from error
+            for trigger in triggers:
+                await self._dispatch(trigger)
+
+    async def _room(self) -> int:
+        """Waits until work may be taken. Returns how much."""
+        while True:
+            self._is_free.clear()
+            if pause := self._breaker.pause_seconds:
+                await asyncio.sleep(pause)
+            most = 1 if self._breaker.is_trying else self._settings.max_concurrent
+            if (free := most - len(self._runs)) > 0:
+                return free
+            await self._is_free.wait()
+
+    async def _dispatch(self, trigger: Trigger) -> None:
+        kind = trigger["kind"]
+        if kind in _WORK:
+            self._start(trigger)
+        elif kind in _ABOUT_RUNS:
+            if run := self._run_of(trigger):
+                run.notice(trigger)
+            await self._finish(trigger)
+        elif kind == "task_offered":
+            await self._accept(trigger)
+        else:
+            self._start(trigger)
+
+    def _start(self, trigger: Trigger) -> None:
+        run = Run(trigger, self._context)
+        self._runs[run.token] = run
+        self._renew_seconds = _renew_seconds(trigger)
+        self._tasks.start(run.execute(), f"run {trigger['id']}").add_done_callback(lambda _: self._ended(run))
+
+    def _ended(self, run: Run) -> None:
+        del self._runs[run.token]
+        self._breaker.record(failed=run.has_failed)
+        self._is_free.set()
+
+    def _run_of(self, trigger: Trigger) -> Run | None:
+        """Returns the run that a notice is about: of its task, of its message, or of its thread."""
+        notice, runs = trigger.get("notice") or {}, list(self._runs.values())
+        tests: tuple[Callable[[Run], bool], ...] = (
+            lambda run: run.task_id is not None and run.task_id == notice.get("task_id"),
+            lambda run: notice.get("inbox_message_id") in run.inbox_message_ids,
+            lambda run: trigger.get("thread") is not None and run.key == thread_key(trigger),
+        )
+        return next((run for test in tests for run in runs if test(run)), None)
+
+    async def _accept(self, trigger: Trigger) -> None:
+        """Accepts an offered task. The lead has chosen this worker, and the task waits until there is room."""
+        try:
+            await self._coordinator.call("accept-task", trigger["lease"]["token"], task_id=trigger["task"]["id"])
+        except (Refused, Unreachable) as error:
+            _log.warning("An offer was not accepted.", action="runner_offer", error=error.message)
+        await self._finish(trigger)
+
+    async def _finish(self, trigger: Trigger) -> None:
+        try:
+            await self._coordinator.finish(trigger["lease"]["token"])
+        except (Refused, Unreachable) as error:  # it comes again
+            _log.info("A notice was not finished.", action="runner_notice", error=error.message)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._renew_seconds)
+            if not (tokens := [token for token, run in self._runs.items() if run.has_lease]):
+                continue
+            try:
+                await self._renewed(await self._coordinator.renew(tokens))
+            except Unreachable as error:
+                _log.warning("The leases were not renewed.", action="runner_away", error=error.message)
+                self._renew_seconds = _LEAST_RENEW_SECONDS  # the coordinator may return shortly before they end
+            except Refused as error:
+                raise _refused(error, self._settings) from error
+
+    async def _renewed(self, beat: dict[str, Any]) -> None:
+        for renewed in beat["renewed"]:
+            self._renew_seconds = _third_of(renewed["expires_at"])
+        for token in beat["lost"]:
+            if (run := self._runs.get(token)) and run.has_lease:
+                _log.warning("A lease is lost, so its run is ended.", action="runner_lease_lost", key=run.key)
+                run.stop(Stop.LOST)
+        for trigger in beat["notices"]:
+            await self._dispatch(trigger)
+
+    async def _tidy(self) -> None:
+        while True:
+            for path in await self._context.workdirs.tidy(self._settings.keep_days * 86_400):
+                _log.info("A worktree without changes was removed.", action="runner_worktree", path=str(path))
+            await asyncio.sleep(_TIDY_SECONDS)
+
+    async def _end(self, at_once: asyncio.Event) -> None:
+        """Ends all runs: the rest of their work is given back after a moment."""
+        hurry = asyncio.create_task(at_once.wait())
+        for seconds in (self._settings.stop_seconds, _CANCEL_SECONDS):
+            if self._runs:
+                ended = asyncio.create_task(self._tasks.wait())
+                await asyncio.wait({ended, hurry}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                ended.cancel()
+            for run in list(self._runs.values()):
+                run.stop(Stop.LOST if at_once.is_set() else Stop.SHUTDOWN)
+        await self._tasks.wait(_CANCEL_SECONDS)
+        await self._tasks.end()
+        hurry.cancel()
+        await self._coordinator.leave()
+
+
+def _refused(error: Refused, settings: RunnerSettings) -> Exception:
+    """Returns what the operator can do about a refused poll."""
+    match error.code:
+        case "conflict":
+            return ConfigurationError(f"Another runner is '{settings.name}' already: {error.message}", hint=error.hint)
+        case "unauthorized" | "forbidden":
+            return ConfigurationError(
+                f"The coordinator does not accept the token of '{settings.name}': {error.message}",
+                hint=f"If the agent was removed or its token replaced, delete {settings.home / 'token'} or set "
+                "SWARM_TOKEN.",
+            )
+    return error
+
+
+def _renew_seconds(trigger: Trigger) -> float:
+    return _third_of(trigger["lease"]["expires_at"])
+
+
+def _third_of(expires_at: str) -> float:
+    """Returns a third of a lease's time. If the clocks of the machines differ, renewals are only more frequent, or as
+    frequent as for a usual lease."""
+    left = datetime.fromisoformat(expires_at).timestamp() - time.time()
+    return min(max(left / 3, _LEAST_RENEW_SECONDS), _MOST_RENEW_SECONDS)

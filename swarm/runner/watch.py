@@ -1,0 +1,103 @@
+"""Watching over runs: silence, which people are told about, and repeated failures, after which the runner pauses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from swarm.runner.port import StepShown, ToolState
+
+FAILURES: Final = 3
+"""So many failures in a row let the runner pause."""
+
+_MOST_PAUSE_SECONDS: Final = 900.0
+_STEP: Final = "swarm-silence"
+
+_log = structlog.get_logger(__name__)
+
+
+class SilenceWatch:
+    """Tells people when a CLI has been silent for ``after_seconds``, and gives up after ``limit_seconds``."""
+
+    def __init__(self, after_seconds: float, limit_seconds: float | None, show: Callable[[StepShown], object]) -> None:
+        self._after_seconds = after_seconds
+        self._limit_seconds = limit_seconds
+        self._show = show
+        self._heard = asyncio.Event()
+        self._waiting = 0  # questions to people, during which a CLI is silent for a good reason
+
+    def beat(self) -> None:
+        """Notes a sign of life."""
+        self._heard.set()
+
+    def hold(self, count: int) -> None:
+        """Counts the questions that people have to answer; while there are any, no silence is measured."""
+        self._waiting = count
+        self._heard.set()
+
+    async def watch(self) -> None:
+        """Returns when the limit is reached; without a limit, watches until it is cancelled."""
+        while True:
+            if await self._is_heard_within(self._after_seconds):
+                continue
+            words = f"no output for {_time(self._after_seconds)}"
+            _log.warning("The CLI is silent.", action="runner_silent", seconds=self._after_seconds)
+            self._show(StepShown(id=_STEP, title=words, state=ToolState.IN_PROGRESS))
+            rest = None if self._limit_seconds is None else max(0.0, self._limit_seconds - self._after_seconds)
+            if not await self._is_heard_within(rest):
+                self._show(StepShown(id=_STEP, title=words, state=ToolState.ERROR))
+                return
+            self._show(StepShown(id=_STEP, title=f"{words}, then it went on", state=ToolState.COMPLETE))
+
+    async def _is_heard_within(self, seconds: float | None) -> bool:
+        self._heard.clear()
+        try:
+            async with asyncio.timeout(None if self._waiting else seconds):
+                await self._heard.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    @property
+    def reason(self) -> str:
+        """Why the run is ended, for people."""
+        return f"the agent's program wrote nothing for {_time(self._limit_seconds or 0)}"
+
+
+class Breaker:
+    """Stops taking work for a growing time after failures in a row; then one run tries again."""
+
+    def __init__(self, pause_seconds: float) -> None:
+        self._pause_seconds = pause_seconds
+        self._failures = 0
+        self._until = 0.0
+
+    def record(self, *, failed: bool) -> None:
+        """Notes the end of a run."""
+        self._failures = self._failures + 1 if failed else 0
+        if self._failures >= FAILURES:
+            pause = min(self._pause_seconds * 2 ** (self._failures - FAILURES), _MOST_PAUSE_SECONDS)
+            self._until = asyncio.get_running_loop().time() + pause
+            _log.error(
+                "Runs fail one after the other, so no work is taken for a while.",
+                action="runner_paused",
+                failures=self._failures,
+                seconds=pause,
+            )
+
+    @property
+    def pause_seconds(self) -> float:
+        """The time for which no work is taken; 0: take work."""
+        return max(0.0, self._until - asyncio.get_running_loop().time()) if self._failures >= FAILURES else 0.0
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether the next run tests if the failures are over."""
+        return self._failures >= FAILURES
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:g} s"

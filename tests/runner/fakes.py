@@ -1,0 +1,115 @@
+"""Coding CLIs as small programs, each with one habit. ``python fakes.py HABIT``: the prompt on standard input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def say(line: str) -> None:
+    """Writes a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def normal() -> None:
+    """Answers with what it was asked last."""
+    say(f"You said {len(sys.stdin.read())} characters.")
+
+
+def works() -> None:
+    """Writes a file, and says so."""
+    sys.stdin.read()
+    Path("done.txt").write_text("done\n")
+    say("Wrote done.txt.")
+
+
+def hangs() -> None:
+    """Says something, and never ends."""
+    say("I think about it.")
+    time.sleep(3600)
+
+
+def ignores() -> None:
+    """Hangs, and ignores requests to end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    hangs()
+
+
+def forks() -> None:
+    """Ends, and leaves a process with a session of its own behind."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(3600)
+        os._exit(0)
+    say("I am done.")
+
+
+def floods() -> None:
+    """Writes a gigabyte."""
+    line = b"x" * 1023 + b"\n"
+    for _ in range(1024):
+        sys.stdout.buffer.write(line * 1024)
+
+
+def halves() -> None:
+    """Dies in the middle of a line."""
+    sys.stdout.write('{"answer": "half')
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mute() -> None:
+    """Succeeds without a word."""
+
+
+def fails() -> None:
+    """Fails with a reason on standard error."""
+    sys.stderr.write("out of luck\n")
+    sys.exit(3)
+
+
+def stays() -> None:
+    """Finishes, and does not exit."""
+    say("The answer is 42.")
+    os.close(1)
+    time.sleep(3600)
+
+
+def waits() -> None:
+    """Answers as soon as a file says so."""
+    say("Begun.")
+    while not Path(os.environ["GO"]).exists():
+        time.sleep(0.02)
+    say("Finished.")
+
+
+def tells_later() -> None:
+    """Waits in its first run, and says in the next whether its prompt mentions spaces."""
+    mentions = "spaces" in sys.stdin.read()
+    if mentions:
+        say(f"The prompt mentions spaces: {mentions}")
+    else:
+        waits()
+
+
+def tells() -> None:
+    """Says what a file says, which it counts up: how often it was started."""
+    path = Path(os.environ["GO"])
+    count = int(path.read_text() or 0) + 1 if path.exists() else 1
+    path.write_text(str(count))
+    say(f"Run {count}.")
+
+
+def leaks() -> None:
+    """Tells its secret."""
+    say(f"The secret is {os.environ.get('SECRET')}, the other {os.environ.get('OTHER')}.")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,122 @@
+"""`swarm run` as people start it: enrolment, one runner a name, secrets, signals, and being killed."""
+
+from __future__ import annotations
+
+import signal
+import stat
+
+import pytest
+
+from tests.runner.conftest import Office, fake
+from tests.support.processes import Process
+from tests.support.stage import OPERATOR_TOKEN
+
+
+def started(office: Office, habit: str, *arguments: str, **env: str) -> Process:
+    """The command for this office's worker, as a process of its own."""
+    provider = ("--provider", fake(habit), "--env", "RUNNER_MARK", "--env", "GO", *arguments)
+    return office.stage.processes.fork(
+        "run", "swarm.cli.main", "run", office.name, *provider, env=environment(office) | env
+    )
+
+
+def environment(office: Office) -> dict[str, str]:
+    return {
+        **office.environment,
+        "SWARM_HOME": str(office.folder / "swarm"),
+        "SWARM_URL": office.stage.base,
+        "SWARM_TOKEN": office.token,
+    }
+
+
+@pytest.mark.req("RUN-01")
+async def test_a_runner_enrols_once_and_keeps_its_token_for_itself(office: Office) -> None:
+    await office.stage.visitor(office.http).ask("DELETE", f"/agents/{office.name}")
+    env = {"SWARM_TOKEN": "", "SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN}
+    for _ in range(2):
+        runner = started(office, "normal", "--description", "counts letters", **env)
+        await runner.says("works with")
+        await office.online()
+        runner.send(signal.SIGTERM)
+        assert await runner.exit_code(15) == 0
+        env = {"SWARM_TOKEN": ""}
+    (token,) = (office.folder / "swarm").rglob("token")
+    assert token.parent == office.folder / "swarm" / "runners" / office.name
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700
+    agents = (await office.stage.visitor(office.http).get("/agents"))["agents"]
+    assert [agent["role"] for agent in agents if agent["name"] == office.name] == ["worker"]
+
+
+@pytest.mark.req("RUN-01")
+@pytest.mark.parametrize(
+    ("arguments", "env", "words"),
+    [
+        (["--provider", "clade"], {}, "--provider is 'clade'"),
+        (["--provider", "command:"], {}, "--provider is 'command:'"),
+        (["--provider", "command:true", "--env", "NOT_SET"], {}, "NOT_SET, which is not set"),
+        (["--provider", "command:true", "--max-concurrent", "0"], {}, "--max-concurrent is 0"),
+        (["--provider", "command:true", "--repo", ".", "--workdir", "."], {}, "exclude each other"),
+        (["--provider", "command:true"], {"SWARM_TOKEN": ""}, "has no token"),
+        (["--provider", "command:true"], {"SWARM_TOKEN": "wrong"}, "does not accept the token"),
+        (["--provider", "command:true"], {"SWARM_URL": "http://127.0.0.1:9"}, "does not answer"),
+    ],
+)
+async def test_a_wrong_start_says_what_to_do(
+    office: Office, arguments: list[str], env: dict[str, str], words: str
+) -> None:
+    ended = await office.stage.processes.command("run", office.name, *arguments, env=environment(office) | env)
+    assert ended.code == 1
+    assert words in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.req("RUN-01")
+async def test_a_second_runner_of_a_name_is_refused_on_the_same_machine(office: Office) -> None:
+    first = started(office, "normal")
+    await first.says("works with")
+    second = started(office, "normal")
+    assert await second.exit_code(30) == 1
+    assert f"(process {first.pid})" in second.output
+
+
+@pytest.mark.req("RUN-02", "SEC-07")
+async def test_a_command_gets_the_named_secrets_only_and_cannot_tell_them(office: Office) -> None:
+    runner = started(office, "leaks", "--env", "SECRET", SECRET="s3cret-of-the-test", OTHER="other-of-the-test")
+    await runner.says("works with")
+    await office.online()
+    ts, task_id = await office.delegate()
+    task = await office.ended(task_id, "completed")
+    assert "The secret is [secret removed], the other None." in task["result"]
+    shown = await office.says(ts, "[secret removed]")
+    assert "of-the-test" not in f"{shown} {task} {runner.output}"
+
+
+@pytest.mark.req("RUN-02", "SEC-07")
+async def test_a_stopped_runner_gives_back_its_work_and_leaves_no_process(office: Office) -> None:
+    runner = started(office, "ignores")
+    await office.online()
+    ts, task_id = await office.delegate()
+    await office.twin.until(ts, lambda seen: any("I think" in text for text in seen.answers))
+    runner.send(signal.SIGINT)
+    assert await runner.exit_code(12) == 0
+    await office.gone()
+    assert (await office.task(task_id))["status"] == "pending"
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-02", "SEC-07")
+async def test_a_killed_runner_leaves_no_process_and_its_work_is_done_once_by_the_next(office: Office) -> None:
+    runner = started(office, "waits")
+    await office.online()
+    ts, task_id = await office.delegate()
+    await office.twin.until(ts, lambda seen: any("Begun." in text for text in seen.answers))
+    runner.kill()
+    await office.gone()
+    again = started(office, "waits")
+    await again.says("works with")
+    (office.folder / "go").write_text("")
+    await office.ended(task_id, "completed", within_seconds=120)  # the lease ends first
+    shown = await office.says(ts, "Finished.")
+    assert sum(text.count("Finished.") for text in shown) == 1
+    assert any("incomplete" in text for text in shown) or len(shown) > 1

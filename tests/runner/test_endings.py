@@ -1,0 +1,138 @@
+"""What the end of a turn means, how failures in a row pause a runner, and what a CLI gets of the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from swarm.domain.errors import ConfigurationError
+from swarm.runner.endings import NOT_REPORTED, NOTHING, Answered, Ending, NotDone, Over, ending_of
+from swarm.runner.environment import cli_environment, sandbox
+from swarm.runner.port import TurnEnded, TurnOutcome
+from swarm.runner.sessions import KeptSession, Sessions
+from swarm.runner.settings import door_of
+from swarm.runner.watch import Breaker
+from tests.support.every import every
+
+DONE, FAILED, REFUSED = TurnOutcome.DONE, TurnOutcome.FAILED, TurnOutcome.REFUSED
+
+
+def result(text: str) -> str:
+    return f"{text}\n\n{NOT_REPORTED}"
+
+
+ENDINGS: dict[str, tuple[TurnEnded, str, bool, Ending]] = {
+    "streamed text": (TurnEnded(outcome=DONE), "42", False, Answered(result=result("42"))),
+    "final text only": (TurnEnded(outcome=DONE, text="42"), "", False, Answered(rest="42", result=result("42"))),
+    "final text repeats": (TurnEnded(outcome=DONE, text="42"), "So: 42", False, Answered(result=result("So: 42"))),
+    "final text adds": (
+        TurnEnded(outcome=DONE, text="42"),
+        "Let me see.",
+        False,
+        Answered(rest="\n\n42", result=result("Let me see.\n\n42")),
+    ),
+    "settled by a tool": (TurnEnded(outcome=DONE, text="I did it."), "", True, Over()),
+    "settled, then died": (TurnEnded(outcome=FAILED, reason="killed"), "", True, Over()),
+    "stopped": (TurnEnded(outcome=TurnOutcome.CANCELLED), "half", False, Over()),
+    "nothing": (TurnEnded(outcome=DONE), " \n", False, NotDone(reason=NOTHING)),
+    "died with a reason": (TurnEnded(outcome=FAILED, reason="killed"), "half", False, NotDone(reason="killed")),
+    "died without": (
+        TurnEnded(outcome=FAILED),
+        "",
+        False,
+        NotDone(reason="the agent's program ended without a result"),
+    ),
+    "refused tools": (
+        TurnEnded(outcome=DONE, text="Could not.", refused_tools=("Bash", "Edit")),
+        "",
+        False,
+        NotDone(reason="people refused what it needed (Bash, Edit)", rest="Could not."),
+    ),
+    "refused by the CLI": (TurnEnded(outcome=REFUSED), "", False, NotDone(reason="the agent refused")),
+}
+
+
+@pytest.mark.req("RUN-04", "RUN-05")
+@every("name", ENDINGS)
+def test_the_end_of_a_turn_settles_the_work(name: str) -> None:
+    turn, shown, is_settled, ending = ENDINGS[name]
+    assert ending_of(turn, shown=shown, is_settled=is_settled) == ending
+
+
+@pytest.mark.req("RUN-02")
+async def test_three_failures_in_a_row_pause_the_runner_for_a_growing_time_and_a_success_ends_that() -> None:
+    breaker = Breaker(60)
+    for failed in (True, True, False, True, True):
+        breaker.record(failed=failed)
+        assert breaker.pause_seconds == 0
+    pauses = []
+    for _ in range(6):
+        breaker.record(failed=True)
+        pauses.append(round(breaker.pause_seconds))
+    assert pauses == [60, 120, 240, 480, 900, 900]
+    breaker.record(failed=False)
+    assert breaker.pause_seconds == 0
+
+
+@pytest.mark.req("SEC-07")
+def test_a_cli_gets_the_usual_variables_and_the_named_ones() -> None:
+    own = {"HOME": "/home/ann", "PATH": "/bin", "SWARM_TOKEN": "t", "KEY": "k", "OTHER": "o"}
+    assert cli_environment(own, ["KEY"]) == {"HOME": "/home/ann", "PATH": "/bin", "KEY": "k"}
+    with pytest.raises(ConfigurationError, match="NOPE"):
+        cli_environment(own, ["NOPE"])
+
+
+@pytest.mark.req("SEC-07")
+def test_in_the_sandbox_only_the_work_can_be_written_and_the_runners_token_is_hidden(tmp_path: Path) -> None:
+    home, outside = tmp_path / "runner", tmp_path / "outside"
+    work = home / "work" / "one"
+    for folder in (work, outside):
+        folder.mkdir(parents=True)
+    (home / "token").write_text("secret")
+    script = f"touch {work}/inside; touch {outside}/wrong; cat {home}/token; ls {home}"
+    ran = subprocess.run(
+        [*sandbox("command", home, [work], tmp_path / "nobody"), "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (work / "inside").exists()
+    assert not (outside / "wrong").exists()
+    assert "secret" not in ran.stdout
+    assert ran.stdout.split() == ["work"]
+
+
+@pytest.mark.req("RUN-02")
+def test_sessions_survive_a_restart_and_an_unreadable_file_only_means_new_ones(tmp_path: Path) -> None:
+    kept = KeptSession(provider="claude", workdir="/work", session_id="one", turns=2)
+    Sessions(tmp_path).keep("thread", kept)
+    found = Sessions(tmp_path).get("thread", "claude")
+    assert found
+    assert (found.session_id, found.turns, found.at > 0) == ("one", 2, True)
+    assert Sessions(tmp_path).get("thread", "codex") is None
+    (tmp_path / "sessions.json").write_text('{"thread": {"prov')
+    assert Sessions(tmp_path).get("thread", "claude") is None
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_thread_has_one_lock_for_its_session(tmp_path: Path) -> None:
+    sessions, order = Sessions(tmp_path), []
+
+    async def use(name: str) -> None:
+        async with sessions.lock("thread"):
+            order.append(f"{name} begins")
+            await asyncio.sleep(0)
+            order.append(f"{name} ends")
+
+    await asyncio.gather(use("one"), use("two"))
+    assert order == ["one begins", "one ends", "two begins", "two ends"]
+
+
+@pytest.mark.req("RUN-01")
+@every("provider", ["", "claude:x", "acp", "acp: ", "command", "shell:ls", "command:'unclosed"])
+def test_an_unknown_provider_is_refused(provider: str) -> None:
+    with pytest.raises(ConfigurationError, match="--provider"):
+        door_of(provider)

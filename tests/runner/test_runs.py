@@ -1,0 +1,140 @@
+"""What becomes of a task whose worker is a CLI, as people see it."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarm.runner.doors.command import CommandDoor
+from tests.runner.conftest import Office, fake
+
+
+@pytest.mark.req("RUN-01", "RUN-04")
+async def test_the_output_of_a_command_is_the_answer_and_the_result(office: Office) -> None:
+    await office.start(fake("normal"))
+    ts, task_id = await office.delegate()
+    task = await office.ended(task_id, "completed")
+    assert "You said" in task["result"]
+    assert "did not report an end itself" in task["result"]
+    seen = await office.says(ts, "You said")
+    assert sum("You said" in answer for answer in seen) == 1
+    assert not any("did not report" in answer for answer in seen)
+    await office.idle()
+    await office.gone()
+
+
+@pytest.mark.req("RUN-02", "RUN-04")
+@pytest.mark.parametrize(
+    ("habit", "words"),
+    [
+        ("mute", ["the agent ended without an answer"]),
+        ("fails", ["the command ended with exit code 3"]),
+        ("halves", ['{"answer": "half', "the command was killed"]),
+    ],
+)
+async def test_a_command_without_a_whole_answer_is_said_to_have_failed(
+    office: Office, habit: str, words: list[str]
+) -> None:
+    await office.start(fake(habit))
+    ts, task_id = await office.delegate()
+    await office.ended(task_id, "dead")
+    await office.says(ts, *words)
+    await office.idle()
+    await office.gone()
+
+
+@pytest.mark.req("RUN-02", "SEC-07")
+async def test_what_a_command_leaves_behind_is_ended(office: Office) -> None:
+    await office.start(fake("forks"))
+    ts, task_id = await office.delegate()
+    await office.ended(task_id, "completed")
+    await office.says(ts, "I am done.")
+    await office.idle()
+    await office.gone()
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_command_that_has_finished_and_does_not_exit_counts_as_done(office: Office) -> None:
+    words = fake("stays").partition(":")[2].split()
+    await office.start(fake("stays"), CommandDoor(words, exit_seconds=0.5))
+    ts, task_id = await office.delegate()
+    await office.ended(task_id, "completed")
+    await office.says(ts, "The answer is 42.")
+    await office.idle()
+    await office.gone()
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-02")
+async def test_a_gigabyte_of_output_is_cut_and_the_rest_costs_nothing(office: Office) -> None:
+    await office.start(fake("floods"))
+    ts, task_id = await office.delegate()
+    task = await office.ended(task_id, "completed", within_seconds=120)
+    assert "too long to be shown" in task["result"]
+    await office.says(ts, "too long to be shown", within_seconds=120)
+    await office.idle()
+    await office.gone()
+
+
+@pytest.mark.req("RUN-02")
+async def test_silence_is_shown_and_ends_the_run_at_its_limit(office: Office) -> None:
+    await office.start(fake("ignores"), silence_seconds=0.5, silence_limit_seconds=1.5)
+    ts, task_id = await office.delegate()
+    await office.twin.until(ts, lambda seen: any("I think about it." in text for text in seen.answers))
+    await office.ended(task_id, "dead")
+    await office.says(ts, "I think about it.", "wrote nothing for 1.5 s")
+    assert any("no output for 0.5 s" in str(call["args"]) for call in await office.twin.calls())
+    await office.idle()
+    await office.gone()
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_cancelled_task_ends_a_command_that_ignores_requests_to_end(office: Office) -> None:
+    await office.start(fake("ignores"), max_concurrent=2)
+    ts, task_id = await office.delegate()
+    await office.twin.until(ts, lambda seen: any("I think about it." in text for text in seen.answers))
+    assert office.left()
+    await office.lead.uses("cancel-task", task_id=task_id, reason="no longer needed")
+    await office.idle()
+    await office.gone()
+    assert (await office.task(task_id))["status"] == "cancelled"
+
+
+@pytest.mark.req("RUN-01", "RUN-02")
+async def test_a_message_during_a_task_is_the_next_turn_and_is_answered(office: Office) -> None:
+    await office.start(fake("tells_later"), max_concurrent=2)
+    ts, task_id = await office.delegate()
+    await office.twin.until(ts, lambda seen: any("Begun." in text for text in seen.answers))
+    await office.twin.say("and the spaces, please", thread=ts)
+    await office.until_told()
+    (office.folder / "go").write_text("")
+    task = await office.ended(task_id, "completed")
+    seen = await office.says(ts, "Finished.", "The prompt mentions spaces: True")
+    assert sum("spaces: True" in answer for answer in seen) == 1
+    assert "spaces: True" in task["result"]
+    assert await office.news() == ["task_finished"]  # and not the message, which is answered
+    await office.idle()
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_coordinator_that_is_killed_meanwhile_changes_nothing(office: Office) -> None:
+    await office.start(fake("waits"))
+    ts, task_id = await office.delegate()
+    await office.twin.until(ts, lambda seen: any("Begun." in text for text in seen.answers))
+    office.stage.kill_coordinator()
+    (office.folder / "go").write_text("")
+    await office.gone()  # the command has ended while nobody could hear its answer
+    await office.stage.start_coordinator()
+    await office.ended(task_id, "completed")
+    seen = await office.says(ts, "Finished.")
+    assert sum(answer.count("Finished.") for answer in seen) == 1
+    await office.idle()
+
+
+@pytest.mark.req("RUN-01", "SEC-07")
+async def test_a_runner_that_stops_gives_its_work_back(office: Office) -> None:
+    await office.start(fake("ignores"), stop_seconds=0.2)
+    _, task_id = await office.delegate()
+    await office.ended(task_id, "in_progress")
+    await office.stop()
+    await office.gone()
+    assert (await office.task(task_id))["status"] == "pending"
