@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from acp import (
     PROTOCOL_VERSION,
@@ -188,4 +188,4 @@ class CountingAgent(Agent):
 
 
 if __name__ == "__main__":
-    asyncio.run(run_agent(CountingAgent(), use_unstable_protocol=True))
+    asyncio.run(run_agent(cast("Any", CountingAgent()), use_unstable_protocol=True))

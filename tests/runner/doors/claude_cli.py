@@ -66,7 +66,7 @@ def result(**more: Any) -> None:
 
 def answers(count: int) -> dict[str, Any]:
     """The answers to so many control requests."""
-    found = {}
+    found: dict[str, Any] = {}
     while len(found) < count:
         message = read()
         note(**message)

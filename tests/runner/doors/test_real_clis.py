@@ -173,13 +173,13 @@ async def test_agents_by_acp_stream_a_turn(
             environment = codex_environment(model.base_url, desk.folder.parent)
         session = await at(desk, path, **environment).open(door())
         events, ended = await turn_of(session, "Say hello.")
-        assert text_in(events).strip() == "Hello from the model."
+        assert text_in(events).strip().endswith("Hello from the model.")  # codex warns of a model that it does not know
         assert ended.outcome is TurnOutcome.DONE
 
         await session.close(20)
         again = await desk.open(door(), resume=session.id)
         events, _ = await turn_of(again, "Again.")
-        assert text_in(events).strip() == "Hello from the model."
+        assert text_in(events).strip().endswith("Hello from the model.")
         await again.close(20)
         with pytest.raises(SessionMissing):
             await desk.open(door(), resume=MISSING)
