@@ -95,7 +95,7 @@ def claude_environment(base_url: str) -> dict[str, str]:
 def uses_bash(request: Request) -> Reply:
     """Wants to make a file, and says then that it did."""
     body = request.json
-    if request.wire.is_after_tool(body):
+    if request.wire.results(body):
         return Say("I made the file.")
     if "Bash" not in request.wire.tools(body):
         return Say("A title")
