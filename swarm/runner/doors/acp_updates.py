@@ -1,0 +1,139 @@
+"""The updates of the Agent Client Protocol as events. What is not understood is left out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from swarm.runner.port import CliEvent, LogLine, PermissionAsked, StepShown, TextAdded, ToolState, UsageReported
+
+_STATES: Final = {
+    "pending": ToolState.PENDING,
+    "in_progress": ToolState.IN_PROGRESS,
+    "completed": ToolState.COMPLETE,
+    "failed": ToolState.ERROR,
+}
+_MOST_CALLS: Final = 500
+_TITLE_CHARACTERS: Final = 500
+
+
+def object_of(value: object) -> Mapping[str, Any]:
+    """Returns an object, or an empty one in place of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: object) -> str:
+    """Returns a text, or an empty one in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
+class TurnUpdates:
+    """The tool calls and the usage of a session, and where the text of the turn was interrupted."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._has_text = self._is_interrupted = False
+        self._cost: float | None = None
+        self._model: str | None = None
+
+    def begin(self) -> None:
+        """Begins a turn."""
+        self._has_text = self._is_interrupted = False
+
+    def events(self, update: Mapping[str, Any]) -> Iterator[CliEvent]:
+        """Yields the events of an update."""
+        text = text_of(object_of(update.get("content")).get("text"))
+        match update.get("sessionUpdate"):
+            case "agent_message_chunk" if text:
+                yield from self._text(text)
+            case "agent_thought_chunk" if text.strip():
+                yield LogLine(text=f"(thinking) {text[:_TITLE_CHARACTERS]}")
+            case "tool_call" | "tool_call_update":
+                yield from self._step(update)
+            case "plan":
+                yield from _plan(update.get("entries"))
+            case "usage_update":
+                yield from self._usage(object_of(update.get("cost")))
+
+    def call(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what is known of a tool call, with this update."""
+        id = text_of(update.get("toolCallId"))
+        known = self._calls.setdefault(id, {})
+        kept = ("title", "kind", "status", "rawInput", "_meta")
+        known.update({name: update[name] for name in kept if update.get(name) is not None})
+        self._calls.move_to_end(id)
+        while len(self._calls) > _MOST_CALLS:
+            self._calls.popitem(last=False)
+        return known
+
+    def total(self, usage: Mapping[str, Any]) -> UsageReported | None:
+        """Returns the usage at the end of a turn, or None if the agent tells none."""
+        cached = [_count(usage.get(name)) or 0 for name in ("cachedReadTokens", "cachedWriteTokens")]
+        taken, given = _count(usage.get("inputTokens")), _count(usage.get("outputTokens"))
+        if taken is None and given is None:
+            return None
+        total = None if taken is None else taken + sum(cached)
+        return UsageReported(input_tokens=total, output_tokens=given, cost_dollars=self._cost)
+
+    def _text(self, text: str) -> Iterator[CliEvent]:
+        if self._has_text and self._is_interrupted:
+            yield TextAdded(text="\n\n")
+        self._has_text, self._is_interrupted = True, False
+        yield TextAdded(text=text)
+
+    def _step(self, update: Mapping[str, Any]) -> Iterator[CliEvent]:
+        id = text_of(update.get("toolCallId"))
+        before = dict(self._calls.get(id, {}))
+        call = self.call(update)
+        self._is_interrupted = True
+        if id and any(before.get(name) != call.get(name) for name in ("title", "status")):
+            state = _STATES.get(text_of(call.get("status")), ToolState.PENDING)
+            yield StepShown(id=id, title=_title(call), state=state)
+
+    def _usage(self, cost: Mapping[str, Any]) -> Iterator[CliEvent]:
+        amount = cost.get("amount")
+        if isinstance(amount, int | float) and amount >= 0 and cost.get("currency") == "USD":
+            self._cost = float(amount)
+            yield UsageReported(cost_dollars=self._cost)
+
+
+def permission_of(id: str, params: Mapping[str, Any], updates: TurnUpdates) -> tuple[PermissionAsked, dict[str, str]]:
+    """Returns a request for a permission, and its options by kind."""
+    call = updates.call(object_of(params.get("toolCall")))
+    options: dict[str, str] = {}
+    for option in params.get("options") or ():
+        kind, option_id = text_of(object_of(option).get("kind")), text_of(object_of(option).get("optionId"))
+        if kind and option_id:
+            options.setdefault(kind, option_id)
+    given = call.get("rawInput")
+    asked = PermissionAsked(
+        id=id,
+        tool=_tool(call),
+        title=_title(call),
+        arguments=given if isinstance(given, dict) else {} if given is None else {"input": given},
+        can_grant="allow_always" in options,
+    )
+    return asked, options
+
+
+def _plan(entries: object) -> Iterator[CliEvent]:
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+        title, status = text_of(object_of(entry).get("content")), text_of(object_of(entry).get("status"))
+        if title:
+            state = _STATES.get(status, ToolState.PENDING)
+            yield StepShown(id=f"plan-{number}", title=title[:_TITLE_CHARACTERS], state=state)
+
+
+def _tool(call: Mapping[str, Any]) -> str:
+    """Returns the tool's name. The protocol has only the kind of tool; claude's adapter adds the name."""
+    named = object_of(object_of(call.get("_meta")).get("claudeCode")).get("toolName")
+    return text_of(named) or text_of(call.get("kind")) or "tool"
+
+
+def _title(call: Mapping[str, Any]) -> str:
+    return (text_of(call.get("title")) or _tool(call))[:_TITLE_CHARACTERS]
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None

@@ -1,0 +1,188 @@
+"""The messages of Claude Code as events, and its questions as forms. What is not understood is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from swarm.runner.port import (
+    CliEvent,
+    LogLine,
+    QuestionAsked,
+    StepShown,
+    TextAdded,
+    ToolState,
+    TurnEnded,
+    TurnOutcome,
+    UsageReported,
+)
+
+QUESTION_TOOL: Final = "AskUserQuestion"
+_TITLE_CHARACTERS: Final = 500
+_TELLING: Final = ("description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "skill")
+_MOST_STEPS: Final = 500
+_MOST_STREAMED: Final = 50
+_INPUT_TOKENS: Final = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+_REASONS: Final = {
+    "error_max_turns": "the CLI's limit of model requests is reached",
+    "error_max_budget_usd": "the CLI's limit of cost is reached",
+    "error_during_execution": "the CLI failed while it worked",
+}
+
+
+def object_of(value: object) -> Mapping[str, Any]:
+    """Returns an object, or an empty one in place of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: object) -> str:
+    """Returns a text, or an empty one in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
+class TurnMessages:
+    """The text and the tool calls of a session. Text that was streamed is not repeated by its whole message."""
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self._streamed: dict[str, None] = {}
+        self._titles: dict[str, str] = {}
+        self._has_text = False
+
+    def begin(self) -> None:
+        """Begins a turn."""
+        self._has_text = False
+        self._streamed.clear()
+        self._titles.clear()
+
+    def events(self, message: Mapping[str, Any]) -> Iterator[CliEvent]:
+        """Yields the events of a message. The text of subagents is no part of the answer."""
+        inner, is_main = object_of(message.get("message")), message.get("parent_tool_use_id") is None
+        content = inner.get("content")
+        blocks = [object_of(block) for block in content] if isinstance(content, list) else []
+        match message.get("type"):
+            case "stream_event" if is_main:
+                yield from self._streaming(object_of(message.get("event")))
+            case "assistant":
+                has_streamed = text_of(inner.get("id")) in self._streamed
+                for block in blocks:
+                    yield from self._block(block, shows_text=is_main and not has_streamed)
+            case "user":
+                for block in blocks:
+                    yield from self._finished(block)
+            case "system":
+                yield LogLine(text=f"({text_of(message.get('subtype'))} {text_of(message.get('status'))})")
+
+    def _streaming(self, event: Mapping[str, Any]) -> Iterator[CliEvent]:
+        part = object_of(event.get("delta")) or object_of(event.get("content_block"))
+        match event.get("type"), part.get("type"):
+            case "message_start", _:
+                self._note(self._streamed, text_of(object_of(event.get("message")).get("id")), _MOST_STREAMED)
+            case "content_block_start", "text":
+                if self._has_text:
+                    yield TextAdded(text="\n\n")
+            case "content_block_delta", "text_delta":
+                if text := text_of(part.get("text")):
+                    self._has_text = True
+                    yield TextAdded(text=text)
+            case "content_block_delta", "thinking_delta":
+                yield LogLine(text=f"(thinking) {text_of(part.get('thinking'))[:_TITLE_CHARACTERS]}")
+
+    def _block(self, block: Mapping[str, Any], *, shows_text: bool) -> Iterator[CliEvent]:
+        text, id = text_of(block.get("text")), text_of(block.get("id"))
+        if block.get("type") == "text" and text and shows_text:
+            yield TextAdded(text=f"\n\n{text}" if self._has_text else text)
+            self._has_text = True
+        elif block.get("type") == "tool_use" and id:
+            title = title_of(text_of(block.get("name")), object_of(block.get("input")))
+            self._note(self._titles, id, _MOST_STEPS, title)
+            yield StepShown(id=id, title=title, state=ToolState.IN_PROGRESS)
+
+    def _finished(self, block: Mapping[str, Any]) -> Iterator[CliEvent]:
+        id = text_of(block.get("tool_use_id"))
+        if block.get("type") == "tool_result" and (title := self._titles.pop(id, None)):
+            yield StepShown(id=id, title=title, state=ToolState.ERROR if block.get("is_error") else ToolState.COMPLETE)
+
+    @staticmethod
+    def _note(noted: dict[str, Any], id: str, most: int, value: str | None = None) -> None:
+        noted[id] = value
+        if len(noted) > most:
+            del noted[next(iter(noted))]
+
+
+def title_of(tool: str, given: Mapping[str, Any]) -> str:
+    """Returns what a tool call does, in one line."""
+    telling = next((text for name in _TELLING if (text := text_of(given.get(name)).strip())), "")
+    return " ".join(f"{tool}: {telling}".split())[:_TITLE_CHARACTERS] if telling else tool
+
+
+def question_of(id: str, given: Mapping[str, Any]) -> QuestionAsked:
+    """Returns the questions of one call as a form, with a field for each question."""
+    asked = _questions(given)
+    schema = {
+        "type": "object",
+        "properties": {name: _property(question) for name, question in asked.items()},
+        "required": list(asked),
+    }
+    message = "\n".join(text_of(question.get("question")) for question in asked.values())
+    return QuestionAsked(id=id, message=message, schema=schema)
+
+
+def answers_of(given: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the values of the form as the CLI wants them: the text of each question, and its answer."""
+    found: dict[str, str] = {}
+    for name, question in _questions(given).items():
+        value = values.get(name)
+        if value is not None:
+            said = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            found[text_of(question.get("question"))] = said
+    return found
+
+
+def usage_of(result: Mapping[str, Any], model: str | None) -> UsageReported | None:
+    """Returns the usage of the process so far: of all models, where the CLI tells it."""
+    of_models = [object_of(one) for one in object_of(result.get("modelUsage")).values()]
+    usage, cost = object_of(result.get("usage")), result.get("total_cost_usd")
+    if of_models:
+        taken = sum(_count(one.get(name)) for one in of_models for name in _INPUT_TOKENS)
+        given = sum(_count(one.get("outputTokens")) for one in of_models)
+    elif usage:
+        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        taken, given = sum(_count(usage.get(name)) for name in names), _count(usage.get("output_tokens"))
+    else:
+        return None
+    dollars = float(cost) if isinstance(cost, int | float) else None
+    return UsageReported(input_tokens=taken, output_tokens=given, cost_dollars=dollars, model=model)
+
+
+def ended_of(result: Mapping[str, Any], *, is_cancelled: bool, refused: Iterable[str]) -> TurnEnded:
+    """Returns the end of a turn by its result. Tools count as refused also where the CLI itself has refused them."""
+    denied = [text_of(object_of(one).get("tool_name")) for one in result.get("permission_denials") or ()]
+    tools = tuple(dict.fromkeys(tool for tool in (*refused, *denied) if tool not in ("", QUESTION_TOOL)))
+    subtype, text = text_of(result.get("subtype")), text_of(result.get("result"))
+    if is_cancelled:
+        return TurnEnded(outcome=TurnOutcome.CANCELLED, refused_tools=tools)
+    if result.get("is_error") or subtype != "success":
+        errors = " ".join(str(error) for error in result.get("errors") or ())
+        reason = text or errors or _REASONS.get(subtype, f"the CLI reports an error: {subtype}")
+        return TurnEnded(outcome=TurnOutcome.FAILED, reason=reason[:_TITLE_CHARACTERS], refused_tools=tools)
+    if result.get("stop_reason") == "refusal":
+        return TurnEnded(outcome=TurnOutcome.REFUSED, text=text, reason="the model refused", refused_tools=tools)
+    return TurnEnded(outcome=TurnOutcome.DONE, text=text, refused_tools=tools)
+
+
+def _questions(given: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    asked = given.get("questions")
+    return {f"question_{number}": object_of(one) for number, one in enumerate(asked or (), 1)}
+
+
+def _property(question: Mapping[str, Any]) -> dict[str, Any]:
+    labels = [text_of(object_of(one).get("label")) for one in question.get("options") or ()]
+    choice: dict[str, Any] = {"type": "string", **({"enum": labels} if labels else {})}
+    title = text_of(question.get("header")) or text_of(question.get("question"))
+    named = {"title": title, "description": text_of(question.get("question"))}
+    return {"type": "array", "items": choice, **named} if question.get("multiSelect") else {**choice, **named}
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0

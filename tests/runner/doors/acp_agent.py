@@ -1,0 +1,191 @@
+"""An ACP agent with one habit, by the agent's side of the protocol's package. ``python acp_agent.py HABIT STATE``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from acp import (
+    PROTOCOL_VERSION,
+    InitializeResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PromptResponse,
+    helpers,
+    run_agent,
+)
+from acp.exceptions import RequestError
+from acp.schema import (
+    AgentCapabilities,
+    AllowedOutcome,
+    Cost,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    ListSessionsResponse,
+    McpCapabilities,
+    PermissionOption,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    ToolCallUpdate,
+    Usage,
+    UsageUpdate,
+)
+
+HABIT, STATE = (*sys.argv[1:3], "", "")[0], Path((*sys.argv[1:3], "", "")[1])
+OPTIONS = [
+    PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
+    PermissionOption(option_id="ever", name="Always", kind="allow_always"),
+    PermissionOption(option_id="no", name="No", kind="reject_once"),
+]
+
+
+def raw(line: str) -> None:
+    """Writes bytes that are no message of the package."""
+    os.set_blocking(1, True)
+    data = line.encode()
+    while data:
+        data = data[os.write(1, data) :]
+
+
+class Agent:
+    """The agent. It notes what it is told in STATE, a line each."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.cancelled = asyncio.Event()
+
+    def on_connect(self, client: Any) -> None:
+        self.client = client
+
+    def note(self, **what: Any) -> None:
+        with STATE.open("a") as file:
+            file.write(json.dumps(what) + "\n")
+
+    async def initialize(self, protocol_version: int, client_capabilities: Any = None, **_: Any) -> InitializeResponse:
+        self.note(capabilities=client_capabilities.model_dump(mode="json", exclude_none=True))
+        if HABIT == "dead":
+            sys.stderr.write("no licence\n")
+            os._exit(3)
+        sessions = SessionCapabilities(list=SessionListCapabilities(), resume=SessionResumeCapabilities())
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=AgentCapabilities(
+                load_session=HABIT in ("replays", "replays nothing"),
+                mcp_capabilities=McpCapabilities(http=HABIT != "no mcp"),
+                session_capabilities=SessionCapabilities() if HABIT.startswith("replays") else sessions,
+            ),
+        )
+
+    async def new_session(self, cwd: str, mcp_servers: Any = None, **_: Any) -> NewSessionResponse:
+        self.note(new=cwd, mcp=[one.model_dump(mode="json", by_alias=True) for one in mcp_servers or ()])
+        return NewSessionResponse(session_id="s-1")
+
+    async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
+        return ListSessionsResponse(sessions=[SessionInfo(session_id="s-1", cwd=cwd or "/")])
+
+    async def resume_session(self, session_id: str, **_: Any) -> ResumeSessionResponse:
+        self.note(resumed=session_id)
+        return ResumeSessionResponse()
+
+    async def load_session(self, session_id: str, **_: Any) -> LoadSessionResponse:
+        if HABIT == "replays":
+            for _number in range(50):
+                await self.client.session_update(session_id, helpers.update_agent_message_text("Earlier."))
+        return LoadSessionResponse()
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        self.note(cancelled=session_id)
+        self.cancelled.set()
+
+    async def prompt(self, session_id: str, prompt: Any, **_: Any) -> PromptResponse:
+        self.note(prompt=prompt[0].text)
+        return PromptResponse(stop_reason=await self.habit(session_id))
+
+    async def say(self, session_id: str, text: str) -> None:
+        await self.client.session_update(session_id, helpers.update_agent_message_text(text))
+
+    async def ask(self, session_id: str, number: int) -> str:
+        call = ToolCallUpdate(
+            tool_call_id=f"call-{number}", title=f"rm {number}", kind="execute", raw_input={"command": f"rm {number}"}
+        )
+        answer = await self.client.request_permission(session_id, call, OPTIONS)
+        return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else "cancelled"
+
+    async def habit(self, session_id: str) -> Any:
+        match HABIT:
+            case "works":
+                await self.works(session_id)
+            case "asks twice":
+                answers = await asyncio.gather(self.ask(session_id, 1), self.ask(session_id, 2))
+                await self.say(session_id, " ".join(answers))
+            case "questions":
+                schema = ElicitationSchema.model_validate(
+                    {"type": "object", "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}}}
+                )
+                mode = ElicitationFormSessionMode(session_id=session_id, mode="form", requested_schema=schema)
+                answer = await self.client.create_elicitation("Which colour?", mode)
+                await self.say(session_id, json.dumps(answer.model_dump(mode="json", exclude_none=True)))
+            case "waits":
+                await self.say(session_id, "I begin.")
+                await self.cancelled.wait()
+                return "cancelled"
+            case "waits for leave":
+                answer = await self.ask(session_id, 1)
+                await self.say(session_id, answer)
+                return "cancelled" if answer == "cancelled" else "end_turn"
+            case "refuses":
+                return "refusal"
+            case "too long":
+                return "max_tokens"
+            case "fails":
+                raise RequestError(-32603, "the model is away", {"details": "503"})
+            case "dies":
+                await self.say(session_id, "Half of ")
+                sys.stderr.write("out of luck\n")
+                os._exit(7)
+            case "half":
+                raw('{"jsonrpc":"2.0","method":"session/upd')
+                os._exit(0)
+            case "exits":
+                os._exit(0)
+            case "junk":
+                raw('not JSON\n[1]\n{"jsonrpc":"2.0","id":[1],"result":{}}\n{"jsonrpc":"2.0","id":999,"result":{}}\n')
+                raw('{"jsonrpc":"2.0","method":"session/update","params":7}\n')
+                raw("x" * (11 << 20) + "\n")
+                await self.say(session_id, "Still here.")
+            case "silent":
+                await asyncio.Event().wait()
+            case _:
+                await self.say(session_id, "Hello.")
+        return "end_turn"
+
+    async def works(self, session_id: str) -> None:
+        update = self.client.session_update
+        await update(session_id, helpers.update_plan([helpers.plan_entry("Look", status="in_progress")]))
+        await self.say(session_id, "I look. ")
+        await update(session_id, helpers.start_tool_call("call-1", "ls", kind="execute", status="pending"))
+        await update(session_id, helpers.update_tool_call("call-1", status="completed"))
+        await self.say(session_id, "Found.")
+        cost = Cost(amount=0.25, currency="USD")
+        await update(session_id, UsageUpdate(session_update="usage_update", used=10, size=100, cost=cost))
+
+
+class CountingAgent(Agent):
+    """Tells its usage at the end."""
+
+    async def prompt(self, session_id: str, prompt: Any, **_: Any) -> PromptResponse:
+        answer = await super().prompt(session_id, prompt)
+        if HABIT == "works":
+            answer.usage = Usage(total_tokens=15, input_tokens=10, output_tokens=5)
+        return answer
+
+
+if __name__ == "__main__":
+    asyncio.run(run_agent(cast("Any", CountingAgent()), use_unstable_protocol=True))

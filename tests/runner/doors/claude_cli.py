@@ -1,0 +1,165 @@
+"""Claude Code's protocol, with one habit. ``python claude_cli.py HABIT STATE ARGUMENTS...``."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HABIT, STATE, ARGUMENTS = (*sys.argv[1:3], "", "")[0], Path((*sys.argv[1:3], "", "")[1]), sys.argv[3:]
+TEXT_LINE = 1 << 20
+
+
+def argument(name: str) -> str | None:
+    """The value of an argument."""
+    return ARGUMENTS[ARGUMENTS.index(name) + 1] if name in ARGUMENTS else None
+
+
+SESSION = argument("--resume") or argument("--session-id")
+
+
+def note(**what: Any) -> None:
+    """Notes what was told, a line each."""
+    with STATE.open("a") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+def write(**message: Any) -> None:
+    """Writes a message."""
+    sys.stdout.write(json.dumps({"session_id": SESSION, **message}) + "\n")
+    sys.stdout.flush()
+
+
+def read() -> Any:
+    """The next message, or the end."""
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(0)
+    return json.loads(line)
+
+
+def say(text: str) -> None:
+    """A streamed message, and the same as a whole."""
+    write(type="stream_event", event={"type": "message_start", "message": {"id": "m"}}, parent_tool_use_id=None)
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}
+    write(type="stream_event", event=delta, parent_tool_use_id=None)
+    whole = {"id": "m", "role": "assistant", "content": [{"type": "text", "text": text}]}
+    write(type="assistant", message=whole, parent_tool_use_id=None)
+
+
+def ask(id: str, tool: str, **given: Any) -> None:
+    """Asks whether a tool may be used."""
+    request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": f"u-{id}"}
+    write(type="control_request", request_id=id, request={**request, "permission_suggestions": [{"type": "addRules"}]})
+
+
+def result(**more: Any) -> None:
+    """The end of a turn."""
+    models = {"model-1": {"inputTokens": 7, "cacheReadInputTokens": 3, "outputTokens": 5, "costUSD": 0.5}}
+    end = {"subtype": "success", "is_error": False, "result": "The end.", "total_cost_usd": 0.5, "modelUsage": models}
+    write(type="result", **{**end, **more})
+
+
+def answers(count: int) -> dict[str, Any]:
+    """The answers to so many control requests."""
+    found: dict[str, Any] = {}
+    while len(found) < count:
+        message = read()
+        note(**message)
+        if message["type"] == "control_response":
+            found[message["response"]["request_id"]] = message["response"]["response"]
+    return found
+
+
+def turn() -> None:
+    """One turn."""
+    match HABIT:
+        case "works":
+            say("I look.")
+            use = {"type": "tool_use", "id": "u-1", "name": "Bash", "input": {"command": "ls"}}
+            write(type="assistant", message={"id": "n", "content": [use]}, parent_tool_use_id=None)
+            done = {"type": "tool_result", "tool_use_id": "u-1", "content": "a"}
+            write(type="user", message={"role": "user", "content": [done]}, parent_tool_use_id=None)
+            result()
+        case "asks twice":
+            ask("a", "Bash", command="rm 1")
+            ask("b", "Write", file_path="x")
+            found = answers(2)
+            say(" ".join(found[id]["behavior"] for id in "ab"))
+            denied = [{"tool_name": name} for id, name in (("a", "Bash"), ("b", "Write")) if "message" in found[id]]
+            result(permission_denials=denied)
+        case "questions":
+            choice = {"question": "Which colour?", "header": "Colour", "options": [{"label": "red"}, {"label": "blue"}]}
+            many = {"question": "Which sizes?", "header": "Sizes", "options": [{"label": "S"}], "multiSelect": True}
+            ask("q", "AskUserQuestion", questions=[choice, many])
+            say(json.dumps(answers(1)["q"].get("updatedInput", {}).get("answers")))
+            result()
+        case "waits":
+            say("I begin.")
+            message = read()
+            note(**message)
+            answer = {"subtype": "success", "request_id": message["request_id"]}
+            write(type="control_response", response=answer)
+            result(subtype="error_during_execution", is_error=True)
+        case "refuses":
+            result(permission_denials=[{"tool_name": "Bash"}])
+        case "fails":
+            result(is_error=True, result="API Error: 503")
+        case "dies":
+            say("Half of ")
+            sys.stderr.write("out of luck\n")
+            os._exit(7)
+        case "half":
+            sys.stdout.write('{"type":"resu')
+            sys.stdout.flush()
+            os._exit(0)
+        case "exits":
+            os._exit(0)
+        case "junk":
+            sys.stdout.write(
+                'not JSON\n[1]\n{"type":"assistant","message":7}\n{"type":"control_request"}\n{"type":[]}\n'
+            )
+            sys.stdout.write("x" * (11 << 20) + "\n")
+            say("Still here.")
+            result()
+        case "silent":
+            time.sleep(3600)
+        case "floods":
+            for _ in range(256):
+                sys.stdout.write("x" * TEXT_LINE + "\n")
+                say("y" * TEXT_LINE)
+            result()
+        case _:
+            say("Hello.")
+            result()
+
+
+def main() -> None:
+    """Introduces itself, and answers prompts until the end of the input."""
+    if HABIT == "dead":
+        sys.stderr.write("no licence\n")
+        sys.exit(3)
+    config = Path(argument("--mcp-config") or "")
+    note(arguments=ARGUMENTS, config=json.loads(config.read_text()), mode=stat.S_IMODE(config.stat().st_mode))
+    if HABIT == "missing" and argument("--resume"):
+        write(type="result", subtype="error_during_execution", is_error=True, errors=["No conversation found with it"])
+        sys.exit(1)
+    while True:
+        message = read()
+        note(**message)
+        if message["type"] == "control_request":
+            answer = {"subtype": "success", "request_id": message["request_id"], "response": {}}
+            write(type="control_response", response=answer)
+        elif message["type"] == "user":
+            status = "failed" if HABIT == "no mcp" else "connected"
+            servers = [{"name": "swarm", "status": status}]
+            write(type="system", subtype="init", model="model-1", mcp_servers=servers)
+            turn()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Agents that speak ACP, played by the agent's side of the protocol's package."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from swarm.runner.port import (
+    LogLine,
+    PermissionAsked,
+    QuestionAsked,
+    SessionMissing,
+    StartFailed,
+    StepShown,
+    TextAdded,
+    ToolState,
+    TurnOutcome,
+    UsageReported,
+)
+from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
+
+
+async def test_text_steps_and_usage(desk: Desk) -> None:
+    session = await desk.open(desk.acp("works"))
+    events, ended = await turn_of(session, "First.")
+    assert session.id == "s-1"
+    assert text_in(events) == "I look. \n\nFound."
+    steps = [(event.title, event.state) for event in events if isinstance(event, StepShown)]
+    assert steps == [("Look", ToolState.IN_PROGRESS), ("ls", ToolState.PENDING), ("ls", ToolState.COMPLETE)]
+    assert [event for event in events if isinstance(event, UsageReported)][-1] == UsageReported(
+        input_tokens=10, output_tokens=5, cost_dollars=0.25
+    )
+    assert (ended.outcome, ended.refused_tools) == (TurnOutcome.DONE, ())
+
+
+async def test_the_session_is_opened_with_the_mcp_server_and_the_system_prompt_once(desk: Desk) -> None:
+    session = await desk.open(desk.acp("works"))
+    await turn_of(session, "First.")
+    await turn_of(session, "Second.")
+    told, opened, *prompts = desk.noted()
+    assert not told["capabilities"]["terminal"]
+    assert not told["capabilities"]["fs"]["read_text_file"]
+    assert opened["new"] == str(desk.folder)
+    (server,) = opened["mcp"]
+    assert (server["type"], server["url"]) == ("http", "http://127.0.0.1:9/mcp")
+    assert {one["name"]: one["value"] for one in server["headers"]} == {
+        "Authorization": "Bearer t",
+        "X-Swarm-Lease": "l",
+    }
+    assert [one["prompt"] for one in prompts] == ["You are a worker.\n\nFirst.", "Second."]
+    await session.close(20)
+    assert running_in(desk.folder) == []
+
+
+async def test_two_permissions_at_once(desk: Desk) -> None:
+    session = await desk.open(desk.acp("asks twice"))
+    asked: list[PermissionAsked] = []
+
+    async def decide(event: object) -> None:
+        if isinstance(event, PermissionAsked):
+            asked.append(event)
+        if len(asked) == 2 and isinstance(event, PermissionAsked):
+            await session.permit(asked[1].id, allowed=False, reason="No.")
+            await session.permit(asked[0].id, allowed=True, always=True)
+            await session.permit("unknown", allowed=True)
+
+    events, ended = await turn_of(session, seen=decide)
+    assert {(one.tool, one.title, one.arguments["command"], one.can_grant) for one in asked} == {
+        ("execute", "rm 1", "rm 1", True),
+        ("execute", "rm 2", "rm 2", True),
+    }
+    first = "ever no" if asked[0].title == "rm 1" else "no ever"
+    assert text_in(events) == first
+    assert (ended.outcome, ended.refused_tools) == (TurnOutcome.DONE, ("execute",))
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [({"colour": "red"}, {"action": "accept", "content": {"colour": "red"}}), (None, {"action": "decline"})],
+)
+async def test_a_question(desk: Desk, values: dict[str, str] | None, answer: object) -> None:
+    session = await desk.open(desk.acp("questions"))
+
+    async def decide(event: object) -> None:
+        if isinstance(event, QuestionAsked):
+            assert event.message == "Which colour?"
+            assert event.schema["properties"]["colour"]["enum"] == ["red", "blue"]
+            await session.answer(event.id, values)
+
+    events, _ = await turn_of(session, seen=decide)
+    assert json.loads(text_in(events)) == answer
+
+
+@pytest.mark.parametrize("habit", ["waits", "waits for leave"])
+async def test_cancelling_ends_the_turn_and_the_session_goes_on(desk: Desk, habit: str) -> None:
+    session = await desk.open(desk.acp(habit))
+
+    async def decide(event: object) -> None:
+        if isinstance(event, TextAdded | PermissionAsked) and event != TextAdded(text="cancelled"):
+            await session.cancel()
+
+    _, ended = await turn_of(session, seen=decide)
+    assert ended.outcome is TurnOutcome.CANCELLED
+    assert session.id == "s-1"
+
+
+@pytest.mark.parametrize(
+    ("habit", "outcome", "reason"),
+    [
+        ("refuses", TurnOutcome.REFUSED, "the agent refused"),
+        ("too long", TurnOutcome.FAILED, "limit of tokens"),
+        ("fails", TurnOutcome.FAILED, "the model is away (503)"),
+        ("dies", TurnOutcome.FAILED, "exit code 7, without a result: out of luck"),
+        ("half", TurnOutcome.FAILED, "exit code 0, without a result"),
+        ("exits", TurnOutcome.FAILED, "exit code 0, without a result"),
+    ],
+)
+async def test_how_a_turn_ends(desk: Desk, habit: str, outcome: TurnOutcome, reason: str) -> None:
+    session = await desk.open(desk.acp(habit))
+    events, ended = await turn_of(session)
+    assert ended.outcome is outcome
+    assert reason in ended.reason
+    assert text_in(events) == ("Half of " if habit == "dies" else "")
+    if habit == "exits":
+        _, again = await turn_of(session)
+        assert again.outcome is TurnOutcome.FAILED
+
+
+async def test_junk_goes_to_the_log(desk: Desk) -> None:
+    session = await desk.open(desk.acp("junk"))
+    events, ended = await turn_of(session)
+    logged = "\n".join(event.text for event in events if isinstance(event, LogLine))
+    assert "not JSON" in logged
+    assert "more than 10 MB" in logged
+    assert len(logged) < 20_000
+    assert text_in(events) == "Still here."
+    assert ended.outcome is TurnOutcome.DONE
+
+
+async def test_a_silent_agent_is_ended_by_closing(desk: Desk) -> None:
+    session = await desk.open(desk.acp("silent"))
+    turn = asyncio.create_task(turn_of(session))
+    async with asyncio.timeout(30):
+        while not any("prompt" in one for one in desk.noted()):
+            await asyncio.sleep(0.02)
+        await session.close(0)
+        _, ended = await turn
+    assert ended.outcome is TurnOutcome.FAILED
+    assert running_in(desk.folder) == []
+
+
+@pytest.mark.parametrize("habit", ["works", "replays"])
+async def test_a_session_is_resumed_with_a_proof(desk: Desk, habit: str) -> None:
+    session = await desk.open(desk.acp(habit), resume="s-1")
+    events, _ = await turn_of(session, "More.")
+    assert session.id == "s-1"
+    assert desk.noted()[-1]["prompt"] == "More."
+    assert "Earlier." not in text_in(events)
+
+
+@pytest.mark.parametrize(("habit", "id"), [("works", "s-2"), ("replays nothing", "s-1")])
+async def test_without_a_proof_the_session_is_missing(desk: Desk, habit: str, id: str) -> None:
+    with pytest.raises(SessionMissing):
+        await desk.open(desk.acp(habit), resume=id)
+    assert running_in(desk.folder) == []
+
+
+async def test_an_agent_that_does_not_start(desk: Desk) -> None:
+    with pytest.raises(StartFailed, match=r"exit code 3.*no licence"):
+        await desk.open(desk.acp("dead"))
+    assert running_in(desk.folder) == []
+
+
+async def test_an_agent_without_mcp_over_http(desk: Desk) -> None:
+    session = await desk.open(desk.acp("no mcp"))
+    events, _ = await turn_of(session)
+    assert any("no MCP servers over HTTP" in event.text for event in events if isinstance(event, LogLine))
+    assert desk.noted()[1]["mcp"] == []

@@ -1,0 +1,200 @@
+"""Claude Code, played by a program that speaks its protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+from pathlib import Path
+
+import pytest
+
+from swarm.runner.doors.claude import ClaudeDoor
+from swarm.runner.port import (
+    LogLine,
+    PermissionAsked,
+    QuestionAsked,
+    SessionMissing,
+    StartFailed,
+    StepShown,
+    TextAdded,
+    ToolState,
+    TurnOutcome,
+    UsageReported,
+)
+from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
+
+
+async def test_text_steps_and_usage(desk: Desk) -> None:
+    session = await desk.open(desk.claude("works"))
+    events, ended = await turn_of(session)
+    assert text_in(events) == "I look."
+    steps = [(event.title, event.state) for event in events if isinstance(event, StepShown)]
+    assert steps == [("Bash: ls", ToolState.IN_PROGRESS), ("Bash: ls", ToolState.COMPLETE)]
+    assert [event for event in events if isinstance(event, UsageReported)] == [
+        UsageReported(input_tokens=10, output_tokens=5, cost_dollars=0.5, model="model-1")
+    ]
+    assert (ended.outcome, ended.text) == (TurnOutcome.DONE, "The end.")
+
+
+async def test_the_arguments_and_the_file_with_the_token(desk: Desk) -> None:
+    session = await desk.open(desk.claude("works"), cost_limit_dollars=2.5)
+    await turn_of(session)
+    _, ended = await turn_of(session, "Second.")
+    assert ended.outcome is TurnOutcome.DONE  # the end of a turn is not the end of the process
+    started = desk.noted()[0]
+    arguments = started["arguments"]
+    assert arguments[arguments.index("--session-id") + 1] == session.id
+    assert arguments[arguments.index("--append-system-prompt") + 1] == "You are a worker."
+    assert arguments[arguments.index("--max-budget-usd") + 1] == "2.5"
+    assert "Bearer" not in " ".join(arguments)
+    server = started["config"]["mcpServers"]["swarm"]
+    assert server["headers"] == {"Authorization": "Bearer t", "X-Swarm-Lease": "l"}
+    assert started["mode"] == 0o600
+    file = Path(arguments[arguments.index("--mcp-config") + 1])
+    assert file.exists()
+    await session.close(20)
+    assert not file.exists()
+    assert running_in(desk.folder) == []
+
+
+async def test_two_permissions_at_once(desk: Desk) -> None:
+    session = await desk.open(desk.claude("asks twice"))
+    asked: list[PermissionAsked] = []
+
+    async def decide(event: object) -> None:
+        if isinstance(event, PermissionAsked):
+            asked.append(event)
+            if len(asked) == 2:
+                await session.permit(asked[1].id, allowed=False, reason="Not this file.")
+                await session.permit(asked[0].id, allowed=True, always=True)
+                await session.permit("unknown", allowed=True)
+
+    events, ended = await turn_of(session, seen=decide)
+    assert [(one.tool, one.title, one.can_grant) for one in asked] == [
+        ("Bash", "Bash: rm 1", True),
+        ("Write", "Write: x", True),
+    ]
+    assert text_in(events) == "allow deny"
+    assert ended.refused_tools == ("Write",)
+    answers = [one["response"]["response"] for one in desk.noted() if one.get("type") == "control_response"]
+    assert {"behavior": "deny", "message": "Not this file."} in answers
+    allowed = {"behavior": "allow", "updatedInput": {"command": "rm 1"}, "updatedPermissions": [{"type": "addRules"}]}
+    assert allowed in answers
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [
+        ({"question_1": "red", "question_2": ["S"]}, {"Which colour?": "red", "Which sizes?": "S"}),
+        (None, None),
+    ],
+)
+async def test_a_question(desk: Desk, values: dict[str, object] | None, answer: object) -> None:
+    session = await desk.open(desk.claude("questions"))
+
+    async def decide(event: object) -> None:
+        if isinstance(event, QuestionAsked):
+            assert event.message == "Which colour?\nWhich sizes?"
+            assert event.schema["properties"]["question_1"]["enum"] == ["red", "blue"]
+            assert event.schema["properties"]["question_2"]["type"] == "array"
+            await session.answer(event.id, values)
+
+    events, ended = await turn_of(session, seen=decide)
+    assert json.loads(text_in(events)) == answer
+    assert (ended.outcome, ended.refused_tools) == (TurnOutcome.DONE, ())
+
+
+async def test_cancelling_ends_the_turn(desk: Desk) -> None:
+    session = await desk.open(desk.claude("waits"))
+
+    async def decide(event: object) -> None:
+        if isinstance(event, TextAdded):
+            await session.cancel()
+
+    _, ended = await turn_of(session, seen=decide)
+    assert ended.outcome is TurnOutcome.CANCELLED
+    assert desk.noted()[-1]["request"] == {"subtype": "interrupt"}
+
+
+@pytest.mark.parametrize(
+    ("habit", "reason"),
+    [
+        ("fails", "API Error: 503"),
+        ("dies", "exit code 7, without a result: out of luck"),
+        ("half", "exit code 0, without a result"),
+        ("exits", "exit code 0, without a result"),
+    ],
+)
+async def test_how_a_turn_fails(desk: Desk, habit: str, reason: str) -> None:
+    session = await desk.open(desk.claude(habit))
+    events, ended = await turn_of(session)
+    assert ended.outcome is TurnOutcome.FAILED
+    assert reason in ended.reason
+    assert text_in(events) == ("Half of " if habit == "dies" else "")
+    if habit == "exits":
+        _, again = await turn_of(session)
+        assert again.outcome is TurnOutcome.FAILED
+
+
+async def test_tools_that_the_cli_itself_refused_are_told(desk: Desk) -> None:
+    _, ended = await turn_of(await desk.open(desk.claude("refuses")))
+    assert ended.refused_tools == ("Bash",)
+
+
+async def test_junk_goes_to_the_log(desk: Desk) -> None:
+    events, ended = await turn_of(await desk.open(desk.claude("junk")))
+    logged = "\n".join(event.text for event in events if isinstance(event, LogLine))
+    assert "not JSON" in logged
+    assert "more than 10 MB" in logged
+    assert len(logged) < 20_000
+    assert text_in(events) == "Still here."
+    assert ended.outcome is TurnOutcome.DONE
+
+
+async def test_a_silent_cli_is_ended_by_closing(desk: Desk) -> None:
+    session = await desk.open(desk.claude("silent"))
+    turn = asyncio.create_task(turn_of(session))
+    async with asyncio.timeout(30):
+        while not any(one.get("type") == "user" for one in desk.noted()):
+            await asyncio.sleep(0.02)
+        await session.close(0)
+        _, ended = await turn
+    assert ended.outcome is TurnOutcome.FAILED
+    assert running_in(desk.folder) == []
+
+
+async def test_a_session_is_resumed(desk: Desk) -> None:
+    session = await desk.open(desk.claude("works"), resume="11111111-1111-4111-8111-111111111111")
+    await turn_of(session)
+    assert session.id == "11111111-1111-4111-8111-111111111111"
+
+
+async def test_a_missing_session(desk: Desk) -> None:
+    with pytest.raises(SessionMissing):
+        await desk.open(desk.claude("missing"), resume="11111111-1111-4111-8111-111111111111")
+    assert running_in(desk.folder) == []
+
+
+async def test_a_cli_that_does_not_start(desk: Desk) -> None:
+    with pytest.raises(StartFailed, match=r"exit code 3.*no licence"):
+        await desk.open(desk.claude("dead"))
+    with pytest.raises(StartFailed, match="does not exist"):
+        await desk.open(ClaudeDoor(["no-such-cli"]))
+
+
+async def test_a_swarm_that_the_cli_cannot_reach_is_told(desk: Desk) -> None:
+    events, _ = await turn_of(await desk.open(desk.claude("no mcp")))
+    assert any("not connected: failed" in event.text for event in events if isinstance(event, LogLine))
+
+
+@pytest.mark.slow
+async def test_a_flood_does_not_grow_memory(desk: Desk) -> None:
+    session = await desk.open(desk.claude("floods"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    characters = 0
+    async with asyncio.timeout(100):
+        async for event in session.turn("Go."):
+            characters += len(getattr(event, "text", ""))
+    assert characters > 256 << 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # kB
