@@ -18,7 +18,7 @@ pytestmark = pytest.mark.req("CHAN-08", "CHAN-09")
 
 SETTINGS: Final = "channel_defaults: {allowed_users: [U000ALICE, U00000BOB]}"
 SECRET: Final = "the-signing-secret-of-the-test"
-REFUSAL: Final = "You may not do that here."
+REFUSAL: Final = "You may not do that here"
 
 
 class People:

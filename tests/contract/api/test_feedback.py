@@ -89,7 +89,7 @@ async def test_opinions_are_counted_and_chosen_by_time_and_agent(doors: Doors, l
 
 async def remarked(doors: Doors) -> list[dict[str, Any]]:
     """Two remarks, a minute apart; as they are listed, the newest first."""
-    stored = []
+    stored: list[dict[str, Any]] = []
     for person, text in (("U1", "Slow."), ("U2", ESCAPES)):
         doors.world.clock.advance(60)
         remark = await doors.world.database.write(remarks.add, "C1", person, text)
