@@ -33,7 +33,7 @@ def read(tmp_path: Path) -> Read:
         ("SWARM_METRICS_TOKN", "is SWARM_METRICS_TOKEN meant?"),
         ("SWARM_PORT", "is PORT meant?"),
         ("SWARM_LLM_MODEL", "is LLM_MODEL meant?"),
-        ("SWARM_TOKEN", "is SWARM_AGENT_TOKEN meant?"),
+        ("SWARM_TOKN", "is SWARM_TOKEN meant?"),
         ("SLACK_INTEGRATION_BOT_TOKN", "is SLACK_INTEGRATION_BOT_TOKEN meant?"),
         ("SLACK_INTEGRATION_BOT_CONFG", "is SLACK_INTEGRATION_BOT_CONFIG meant?"),
         ("SWARM_ZZZZZZZZZZZZZZZZ", "there is no such setting"),

@@ -16,7 +16,16 @@ import orjson
 import structlog
 from slack_bolt.response import BoltResponse
 
-from swarm.domain.button_actions import FEEDBACK_FORM, ButtonPressed, FeedbackChoice, FeedbackForm, PressResult
+from swarm.domain.button_actions import (
+    FEEDBACK_FORM,
+    STOP_OWN_ACTION,
+    STOP_RUN_ACTION,
+    STOP_TASK_ACTION,
+    ButtonPressed,
+    FeedbackChoice,
+    FeedbackForm,
+    PressResult,
+)
 from swarm.slack.form_fields import COMMENT_BLOCK
 from swarm.slack.incoming.fields import JsonObject
 from swarm.slack.incoming.payloads import button_pressed, feedback_entered
@@ -76,7 +85,8 @@ class ButtonDoor:
             case None:
                 return
             case str(text):
-                if not (press.response_url and await self._gateway.replace_ephemeral(press.response_url, text)):
+                url = press.response_url if _is_choice(press) else None
+                if not (url and await self._gateway.replace_ephemeral(url, text)):
                     await self._gateway.whisper(press.channel, press.user_id, text, press.thread_ts)
             case FeedbackChoice():
                 blocks = choice_blocks(CHOICE_TEXT, result)
@@ -84,6 +94,11 @@ class ButtonDoor:
             case FeedbackForm():
                 if not await self._gateway.open_view(press.trigger_id, form_view(press, result)):
                     await self._gateway.whisper(press.channel, press.user_id, NOT_OPENED_TEXT, press.thread_ts)
+
+
+def _is_choice(press: ButtonPressed) -> bool:
+    """Whether the result takes the place of the message with the button. A list of work to stop stays."""
+    return press.action_id not in (STOP_OWN_ACTION, STOP_RUN_ACTION, STOP_TASK_ACTION)
 
 
 def _form_not_stored() -> BoltResponse:

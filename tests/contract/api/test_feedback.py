@@ -93,7 +93,7 @@ async def remarked(doors: Doors) -> list[dict[str, Any]]:
     for person, text in (("U1", "Slow."), ("U2", ESCAPES)):
         doors.world.clock.advance(60)
         remark = await doors.world.database.write(remarks.add, "C1", person, text)
-        about = {"id": remark.id, "channel": "C1", "user_id": person, "text": text}
+        about = {"id": remark.id, "channel": "C1", "user_id": person, "text": text.replace("\x1b", "")}
         stored.insert(0, about | {"at": to_iso(remark.created_at)})
     return stored
 
