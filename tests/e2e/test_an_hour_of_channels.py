@@ -530,7 +530,7 @@ class Judgement:
 
     def nothing_was_too_fast(self) -> None:
         assert [call for call in self.there.calls if call["status"] == 429 or call["error"] == "ratelimited"] == []
-        assert {call["error"] for call in self.writing if not call["ok"]} == set()
+        assert [(one["method"], one["error"], one["at"], one["args"]) for one in self.writing if not one["ok"]] == []
 
     async def nothing_is_lost(self) -> None:
         there, operator = self.there, self.there.stage.visitor(self.there.http)
