@@ -530,7 +530,7 @@ class Judgement:
 
     def nothing_was_too_fast(self) -> None:
         assert [call for call in self.there.calls if call["status"] == 429 or call["error"] == "ratelimited"] == []
-        # A leap of the clock can depose the coordinator just then; it ends what it has ended before, which has no effect.
+        # A leap of the clock can depose the coordinator just then; it ends again what it has ended, without effect.
         ended = {one["args"].get("ts") for one in self.writing if one["method"] == "chat.stopStream" and one["ok"]}
         refused = [one for one in self.writing if not one["ok"]]
         harmless = [one for one in refused if one["method"] == "chat.stopStream" and one["args"].get("ts") in ended]
