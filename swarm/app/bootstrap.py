@@ -59,6 +59,7 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.outbox.status_lines import StatusLines
 from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.rules.escalations import tell_failed_call
 from swarm.services.rules.locks import Election, LockTerm
@@ -201,6 +202,7 @@ def build(
         hearing=hearing,
         homes=homes,
         streaming_agents=streaming_agents,
+        status_lines=StatusLines(database, gateway.streams),
         reloader=reloader,
         telemetry=telemetry,
         lease_seconds=operating_policy.lease_seconds,

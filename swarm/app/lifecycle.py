@@ -30,6 +30,7 @@ from swarm.services.intake.homes import HomeTabs
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.outbox.status_lines import StatusLines
 from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.runs.streaming_agents import StreamingAgentRuns
@@ -70,6 +71,7 @@ class Coordinator:
     hearing: EventWatchdog
     homes: HomeTabs
     streaming_agents: StreamingAgentRuns
+    status_lines: StatusLines
     agent_runs: AgentRuns
     reloader: Reloader
     telemetry: Telemetry
@@ -158,6 +160,7 @@ async def _upkeep(coordinator: Coordinator, term: LockTerm) -> None:
         works.create_task(coordinator.verifier.run(), name="verifier")
         works.create_task(coordinator.catch_up.run(), name="catch up")
         works.create_task(coordinator.streaming_agents.run(term), name="streaming_agents")
+        works.create_task(coordinator.status_lines.run(term.is_ours), name="status lines")
 
 
 class _Server(uvicorn.Server):

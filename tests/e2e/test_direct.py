@@ -7,7 +7,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
@@ -42,6 +42,7 @@ class Direct:
     channels: dict[str, str]  # by agent
     poller: Visitor
     polled: list[list[str]]  # the new messages of each trigger of the polling agent
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until_online(self) -> None:
         async def online() -> set[str]:
@@ -56,6 +57,7 @@ class Direct:
             with contextlib.suppress(httpx2.HTTPError, ExceptionGroup, AssertionError):
                 for trigger in await self.poller.poll(wait_seconds=1):
                     new = [one["text"] for one in trigger["inbox_messages"]]
+                    await self.may_answer.wait()
                     about, lease = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
                     await self.poller.uses(
                         "slack-reply", lease, inbox_message_id=about, message=f"got {len(new)}", request_id=lease
@@ -100,6 +102,7 @@ async def direct(
             token = await built_in.stage.register(http, "polls")
             poller = built_in.stage.visitor(http, token)
             scene = Direct(built_in, person, agui, http, channels, poller, [])
+            scene.may_answer.set()
             polling = asyncio.create_task(scene.answers_polls())
             await scene.until_online()
             yield scene
@@ -232,3 +235,20 @@ async def test_a_pane_greets_suggests_answers_and_is_named_once(direct: Direct) 
     assert sorted(json.dumps(call["args"]["title"]) for call in calls if call["args"]["title"]) == sorted(
         json.dumps(text) for text in (PROMPT["message"], *["What can you help me with?"] * 2)
     )
+
+
+@pytest.mark.parametrize("direct", ["thread"], indirect=True)
+async def test_people_see_that_a_polling_agent_works_over_a_kill_of_the_coordinator(direct: Direct) -> None:
+    direct.may_answer.clear()
+    ts = await direct.person.say("take your time", channel="@swarm", user=PEOPLE["polls"])
+
+    async def session() -> str | None:
+        shown = (await direct.person.ask("GET", "assistant"))["assistants"]
+        return next((one["session"] for one in shown if one["thread_ts"] == ts), None)
+
+    await wait_until(session, lambda state: state == "processing", within_seconds=PATIENCE)
+    direct.built_in.stage.kill_coordinator()
+    direct.may_answer.set()
+    await direct.built_in.stage.start_coordinator()
+    await direct.until_answered("polls", 1)
+    await wait_until(session, lambda state: state == "active", within_seconds=PATIENCE)

@@ -76,6 +76,7 @@ class FakeLive:
     calls: list[tuple[str, StreamCall]] = field(default_factory=list)  # by run
     messages: list[Shown] = field(default_factory=list)
     statuses: dict[str, str] = field(default_factory=dict)  # by thread, as it stands
+    told: list[tuple[str, str, SessionState | None]] = field(default_factory=list)  # calls for statuses, in order
     shows_stop: bool = False
 
     async def acquire_slot(self, slot: Slot, channel: str) -> None:
@@ -113,6 +114,7 @@ class FakeLive:
 
     async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
         self.statuses[place.thread_ts] = text
+        self.told.append((place.thread_ts, text, session))
 
     def of(self, root: SlackMessage) -> list[Shown]:
         """The messages of live answers in a thread."""

@@ -43,6 +43,11 @@ def doing(step: str) -> str:
     return f"is working on {label(step)}…"
 
 
+def working(agent: str) -> str:
+    """Returns the status line while a polling agent works."""
+    return f"is working on it ({label(agent)})…"
+
+
 def label(name: str) -> str:
     """Returns a name for a card or a status line: one line, without pings."""
     return _cut(safe(_cut(without_secrets(" ".join(name.split())), _MAX_NAME)), _MAX_LABEL) or "…"

@@ -33,7 +33,7 @@ from swarm.services.rules import task_ends
 from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.participants import began
 from swarm.services.rules.silence import stay_silent
-from swarm.services.rules.system_messages import show_all_answered, show_failed
+from swarm.services.rules.system_messages import show_all_answered, show_failed, show_stopped
 from swarm.store import agent_messages, agents, history, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
@@ -279,6 +279,25 @@ def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, opera
     else:
         show_failed(tx, thread, inbox_message.ts, reason, operating_policy.reactions)
         escalate_dead_letter(tx, thread, reason, operating_policy, inbox_message.agent_id)
+
+
+def stop(tx: Transaction, thread: Thread, tokens: Iterable[str], reason: str, operating_policy: OperatingPolicy) -> int:
+    """Ends leases at a person's request: their messages need no answer any more. The thread must be locked.
+
+    Returns the number of leases that ended. Messages for which nobody has asked are left alone.
+    """
+    stopped = 0
+    for token, members in sorted(inbox.members_of(tx, sorted(leases.locked(tx, tokens)), lock=True).items()):
+        lease = leases.by_token(tx, token)
+        claimed = _claimed(lease, members) if lease else []
+        if lease is None or not claimed or all(message.silent for message in claimed):
+            continue
+        for inbox_message in claimed:
+            inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
+            show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
+        stopped += leases.end(tx, token, LeaseEnd.CANCELLED)
+        _unlock(tx, lease)
+    return stopped
 
 
 def end_if_resolved(tx: Transaction, lease: Lease, *, even_if_held: bool = False) -> None:

@@ -35,6 +35,7 @@ from swarm.domain.button_actions import (
 )
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
+from swarm.domain.model.agents import Reach
 from swarm.domain.model.feedback import Reason
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
@@ -46,6 +47,7 @@ from swarm.services.requests.asking import stop_waiting
 from swarm.services.rules import silence, task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import lock_task
+from swarm.services.rules.leases import stop
 from swarm.services.rules.participants import (
     LIMITED_TEXT,
     UNVERIFIED_TEXT,
@@ -134,8 +136,9 @@ class RunControl:
             return 0
         thread = threads.locked(tx, found.id)
         _cancel_asking_tasks(tx, thread, stopped.user_id, self._operating_policy)
-        withdrawn = stop_waiting(tx, thread, stopped.user_id, self._operating_policy)
-        return withdrawn + runs.request_stop(tx, stopped.user_id, thread_id=thread.id)
+        count = _stop_polling(tx, thread, stopped.user_id, self._operating_policy)
+        count += stop_waiting(tx, thread, stopped.user_id, self._operating_policy)
+        return count + runs.request_stop(tx, stopped.user_id, thread_id=thread.id)
 
     def _tell_refused(
         self, tx: Transaction, thread: Thread, stopped: SessionStopped, person: Author, denied: Denial
@@ -265,11 +268,12 @@ def stoppable_agents(tx: Transaction, team: str, message: SlackMessage, thread: 
 
 
 def agents_at_work(tx: Transaction, thread_id: str) -> frozenset[str]:
-    """Returns the ids of the agents with an unfinished run, an open task or an open request in a thread."""
+    """Returns the ids of the agents that work in a thread, or have an open task or an open request there."""
+    of_leases = {lease.agent_id for lease in leases.of_thread(tx, thread_id)}
     of_runs = {run.agent_id for run in runs.of_thread(tx, thread_id) if run.status in UNFINISHED}
     of_tasks = {task.agent_id for task in task_queries.open_in_thread(tx, thread_id) if task.agent_id}
     of_requests = {request.agent_id for request in requests.open_in_thread(tx, thread_id) if request.agent_id}
-    return frozenset(of_runs | of_tasks | of_requests)
+    return frozenset(of_leases | of_runs | of_tasks | of_requests)
 
 
 def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_policy: OperatingPolicy) -> Thread | None:
@@ -328,6 +332,18 @@ def _cancel_asking_tasks(tx: Transaction, thread: Thread, person: str, operating
         task = tasks.locked(tx, task_id)
         if task and task.status is TaskStatus.WAITING:
             task_ends.cancel(tx, task, f"by <@{person}>", operating_policy, person=person)
+
+
+def _stop_polling(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> int:
+    """Stops what polling agents do in a locked thread without a run. Returns the number of pieces of work."""
+    of_runs = {run.lease_token for run in runs.of_thread(tx, thread.id) if run.ended_at is None}
+    found = [lease for lease in leases.of_thread(tx, thread.id) if lease.token not in of_runs]
+    leases.locked(tx, [lease.token for lease in found])
+    polling = [lease for lease in found if (agent := agents.by_id(tx, lease.agent_id)) and agent.reach is Reach.POLLING]
+    working = [tasks.get(tx, lease.task_id) for lease in polling if lease.task_id]
+    count = _cancel_tasks(tx, [task for task in working if task], person, operating_policy)
+    tokens = [lease.token for lease in polling if lease.task_id is None]
+    return count + stop(tx, thread, tokens, f"stopped by <@{person}>", operating_policy)
 
 
 def retry_run(

@@ -198,6 +198,7 @@ MOVED: Final = (
     ),
     _Moved(agents, ("last_seen_at",), agents.c.revoked_at.is_(None)),
     _Moved(threads, ("context_due_at",), threads.c.context_due_at.is_not(None)),
+    _Moved(threads, ("status_at",), threads.c.status_at.is_not(None)),
     _Moved(early_messages, ("stored_at", "verify_at")),
     _Moved(people, ("window_started_at",), recent=people.c.window_started_at),
     _Moved(people, ("verified_at",), recent=people.c.verified_at),

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, delete, in
 from swarm.clock import SECOND
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.watchers import LeaseEnded
-from swarm.store.bridge.statements import AT_MOST_N, Statement, given, row_mapper
+from swarm.store.bridge.statements import AT_MOST_N, Statement, given, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.work import lease_members, leases
 
@@ -89,6 +89,11 @@ _EXPIRED = Statement(
     .limit(AT_MOST_N)
 )
 _OF_AGENT = Statement(select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active))
+_OF_THREAD = Statement(
+    select(leases)
+    .where(leases.c.thread_id == bindparam("thread_id"), _active, leases.c.kind == literally(LeaseKind.WORK))
+    .order_by(leases.c.token)
+)
 _FORGET = Statement(
     delete(leases).where(
         leases.c.token.in_(
@@ -198,6 +203,11 @@ def expired(tx: Transaction, after: Lease | None, limit: int) -> list[Lease]:
 def of_agent(tx: Transaction, agent_id: str) -> list[Lease]:
     """Returns all active leases of an agent without locking them."""
     return [_lease(row) for row in _OF_AGENT.all(tx, agent_id=agent_id)]
+
+
+def of_thread(tx: Transaction, thread_id: str) -> list[Lease]:
+    """Returns all active leases of work in a thread, by token, without locking them."""
+    return [_lease(row) for row in _OF_THREAD.all(tx, thread_id=thread_id)]
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:

@@ -37,6 +37,7 @@ threads = Table(
     Column("watermark_ts", Text, nullable=False, server_default=""),
     Column("created_at", BigInteger, nullable=False),
     Column("silence", Text, one_of("silence", Silence)),  # null: an ordinary thread
+    Column("status_at", BigInteger),  # when the status line of a polling agent's work was last shown; null: cleared
     UniqueConstraint("team", "channel", "thread_ts", name="uq_threads_place"),
     one_of("context", ContextState),
     one_of("channel_type", ChannelType),
@@ -48,6 +49,8 @@ Index(
     sqlite_where=threads.c.context_due_at.is_not(None),
     postgresql_where=threads.c.context_due_at.is_not(None),
 )
+_has_status = threads.c.status_at.is_not(None)
+Index("ix_threads_status", threads.c.status_at, sqlite_where=_has_status, postgresql_where=_has_status)
 
 thread_messages = Table(
     "thread_messages",
