@@ -15,6 +15,7 @@ from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads
 from swarm.services.inbox.inbox import Conversations, Inbox, Trays
 from swarm.services.inbox.polls import Polls
+from swarm.services.inbox.run_logs import RunLogs
 from swarm.services.inbox.triggers import Triggers
 from swarm.services.inbox.work import Work
 from swarm.services.operate.agents import AgentRegistry
@@ -58,6 +59,7 @@ class Services:
     explanations: Explanations
     overview: Overview
     model_usage: ModelUsageLog
+    run_logs: RunLogs
     people: PersonalData
     requests: HumanRequests
     decisions: RequestDecisions
@@ -101,6 +103,7 @@ class Services:
             explanations=Explanations(database, me.team),
             overview=Overview(database),
             model_usage=ModelUsageLog(database),
+            run_logs=RunLogs(database),
             people=PersonalData(database, operating_policy, directory, forget_name),
             requests=HumanRequests(database, operating_policy),
             decisions=RequestDecisions(database, operating_policy, me.team, groups, standings),
