@@ -25,6 +25,7 @@ def upgrade() -> None:
         "run_log_pieces",
         sa.Column("run_id", sa.Text, nullable=False),
         sa.Column("position", sa.BigInteger, nullable=False),
+        sa.Column("number", sa.Integer, nullable=False),
         sa.Column("size", sa.Integer, nullable=False),
         sa.Column("text", sa.Text, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),

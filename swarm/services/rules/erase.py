@@ -54,6 +54,7 @@ def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, inbox_messag
     for inbox_message in inbox_messages:
         erased += erasure.reword_notices(tx, inbox_message.thread_id, inbox_message.id, "")
         erased += erasure.forget_remembered(tx, inbox_message.thread_id, inbox_message.id)
+        erased += erasure.forget_logs(tx, inbox_message.thread_id, inbox_message.id)
     if thread and was["author_kind"] == AuthorKind.AGENT:
         erased += erasure.forget_answer(tx, thread, was["ts"])
     return erased + _erase_copies(tx, thread, was, "")

@@ -101,6 +101,7 @@ run_log_pieces = Table(
     metadata,
     Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("position", BigInteger, nullable=False),  # bytes before this piece
+    Column("number", Integer, nullable=False),  # 1 is the first
     Column("size", Integer, nullable=False),  # bytes; the stored text may have another length
     Column("text", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
