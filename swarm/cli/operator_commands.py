@@ -346,14 +346,17 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
 
 @tasks.command(name="show")
 def _show_task(task_id: str) -> None:
-    """Show one task with its description and result."""
+    """Show one task with its description and result, and whether its runs have logs."""
     task = operate("GET", f"/tasks/{task_id}")
+    logged = sum(bool(run["log_bytes"]) for run in operate("GET", f"/tasks/{task_id}/runs")["runs"])
     _out.print(f"{line_for_terminal(task['title'])}: {task['status']}", style="bold")
     for name in (
         "id", "agent", "created_by", "requester", "priority", "attempts", "parent_id", "created_at", "ended_at",
     ):  # fmt: skip
         if task[name] not in (None, ""):
             _out.print(f"  {name}: {task[name]}")
+    if logged:
+        _out.print(f"  logs: of {logged} run(s), see `swarm logs {task_id}`", soft_wrap=True)
     for other in task["dependencies"]:
         _out.print(f"  depends on {other['id']} “{line_for_terminal(other['title'])}”: {other['status']}")
     for name in ("description", "progress", "result", "error"):

@@ -122,9 +122,11 @@ class RunOutput:
 
     def log(self, line: str) -> None:
         """Adds a line to the run's log."""
-        if self.run_id is not None and not self._keeps_no_log:
-            self._log.add(line)
-            self._dirty.set()
+        self._write(self._log.add, line)
+
+    def log_text(self, text: str) -> None:
+        """Adds text to the run's log, as it comes."""
+        self._write(self._log.write, text)
 
     def usage(self, usage: UsageReported) -> None:
         """Reports the usage of the run so far."""
@@ -175,6 +177,11 @@ class RunOutput:
         """Tells the coordinator that people have approved more of an exceeded budget. Raises Refused."""
         run_id, told = self.run_id or "", {"budget_request_id": request_id}
         await repeated(lambda: self._coordinator.usage(run_id, told))
+
+    def _write(self, write: Callable[[str], None], text: str) -> None:
+        if self.run_id is not None and not self._keeps_no_log:
+            write(text)
+            self._dirty.set()
 
     def _add(self, safe: str) -> None:
         if self._is_cut or not safe:

@@ -31,11 +31,18 @@ class RunLog:
         self._last: deque[bytes] = deque()
         self._last_bytes = self._left_out = 0
         self._is_full = False
+        self._is_line_start = True
 
     def add(self, line: str) -> None:
-        """Adds a line, without secrets of this process."""
-        self._secrets, safe = self._secrets.feed(line.rstrip("\n") + "\n")
-        self._add(safe.encode(errors="replace"))
+        """Adds a line."""
+        self.write(("" if self._is_line_start else "\n") + line.rstrip("\n") + "\n")
+
+    def write(self, text: str) -> None:
+        """Adds text without secrets of this process; more of its line may follow."""
+        if text:
+            self._is_line_start = text.endswith("\n")
+            self._secrets, safe = self._secrets.feed(text)
+            self._add(safe.encode(errors="replace"))
 
     def end(self) -> None:
         """Adds what was held back: the log's last part. Lines may still follow."""

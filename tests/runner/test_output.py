@@ -132,6 +132,19 @@ async def test_of_a_long_log_the_start_and_the_end_are_sent_within_the_coordinat
 
 
 @pytest.mark.req("RUN-03")
+async def test_text_is_logged_as_it_comes_and_lines_begin_a_line() -> None:
+    coordinator = FakeCoordinator()
+    out = await opened(coordinator)
+    for text in ("Let ", "me see"):
+        out.log_text(text)
+    out.log("[completed] Reading")
+    out.log("done")
+    out.log_text("The end.")
+    await out.end_log()
+    assert coordinator.logged == b"Let me see\n[completed] Reading\ndone\nThe end."
+
+
+@pytest.mark.req("RUN-03")
 async def test_a_refused_log_is_no_longer_sent_nor_kept() -> None:
     coordinator = FakeCoordinator()
     coordinator.log_refuses = "too_large"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.clock import new_id
@@ -19,11 +19,12 @@ from swarm.services.rules.reply import last_person, with_others
 from swarm.store import agents, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import leases
+from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_logs, runs
 from swarm.store.runs.run_logs import LogPiece
 from swarm.store.runs.runs import Run
+from swarm.store.threads import threads, transcript
 
 FULL_NOTE: Final = "\n[The log ends here: it has reached the limit for one run.]\n"
 
@@ -108,7 +109,7 @@ class RunLogs:
 
 
 def _append(tx: Transaction, agent_id: str, run_id: str, offset: int, chunk: bytes, cap_bytes: int) -> int:
-    runs.owned(tx, run_id, agent_id)
+    run = runs.owned(tx, run_id, agent_id)
     last = run_logs.last(tx, run_id)
     end, number = (last.end, last.number) if last else (0, 0)
     if offset > end:
@@ -119,9 +120,22 @@ def _append(tx: Transaction, agent_id: str, run_id: str, offset: int, chunk: byt
     if end >= cap_bytes or number >= MAX_LOG_PIECES:
         raise TooLarge(f"The log of this run is full: it has {end} bytes.", hint="Send no more of it.")
     piece = LogPiece(position=end, number=number + 1, size=len(new), text=_text(new, cap_bytes - end, number))
+    if _is_deleted(tx, run):  # the program may still write what was deleted in Slack
+        piece = replace(piece, text="")
     if not run_logs.add(tx, run_id, piece):  # another call has just added one, so this one looks again
         return _append(tx, agent_id, run_id, offset, chunk, cap_bytes)
     return piece.end
+
+
+def _is_deleted(tx: Transaction, run: Run) -> bool:
+    """Whether a message that the run works on, or from which its task comes, was deleted in Slack."""
+    thread = threads.get(tx, run.thread_id) if run.thread_id else None
+    task = tasks.get(tx, run.task_id) if run.task_id else None
+    ids = [*run.inbox_message_ids, *([task.inbox_message_id] if task and task.inbox_message_id else ())]
+    found = (inbox.get(tx, message_id) for message_id in ids)
+    return thread is not None and any(
+        transcript.is_deleted(tx, thread.team, thread.channel, message.ts) for message in found if message
+    )
 
 
 def _text(new: bytes, room: int, number: int) -> str:
@@ -134,7 +148,10 @@ def _text(new: bytes, room: int, number: int) -> str:
 def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> LogPart:
     run = runs.get(tx, run_id) if agent_id is None else runs.owned(tx, run_id, agent_id)
     if run is None:
-        raise NotFound(f"There is no run '{run_id}'.", hint="GET /tasks/{id}/runs lists the runs on a task.")
+        raise NotFound(
+            f"There is no task and no run '{run_id}'.",
+            hint="swarm tasks list shows the tasks; GET /tasks/{id}/runs lists the runs on one.",
+        )
     pieces = run_logs.after(tx, run_id, after, _PIECES_AT_ONCE)
     return LogPart(
         text=without_escapes("".join(piece.text for piece in pieces)),
