@@ -255,12 +255,6 @@ def forget_remembered(tx: Transaction, thread_id: str, inbox_message_id: str) ->
     return sum(_forget_source(tx, source, is_kept=False) for source in _sources(tx, thread_id, inbox_message_id))
 
 
-def forget_logs(tx: Transaction, thread_id: str, inbox_message_id: str) -> int:
-    """Empties the logs of the runs that worked on a message, or on a task that it was delegated as."""
-    sources = _sources(tx, thread_id, inbox_message_id)
-    return sum(_FORGET_LOGS_OF.run(tx, of_thread=thread_id, of_source=source) for source in sources)
-
-
 def reword_remembered(tx: Transaction, inbox_message_id: str, text: str) -> int:
     """Stores the new text of a message in sessions. Returns the number of session messages.
 
@@ -345,19 +339,6 @@ _FORGET_EVENTS: Final = Statement(delete(run_events).where(run_events.c.run_id =
 # Emptied, not deleted, because the runner may send more, and counts what it has sent.
 _FORGET_LOG: Final = Statement(
     update(run_log_pieces).where(run_log_pieces.c.run_id == bindparam("of_run")).values(text="")
-)
-_FORGET_LOGS_OF: Final = Statement(
-    update(run_log_pieces)
-    .where(
-        run_log_pieces.c.text != "",
-        run_log_pieces.c.run_id.in_(
-            select(_t.id).where(
-                _t.thread_id == _thread,
-                or_(_t.task_id == bindparam("of_source"), _t.inbox_message_ids.contains(bindparam("of_source"))),
-            )
-        ),
-    )
-    .values(text="")
 )
 _asked_by = (requests.c.run_id == bindparam("of_run")) & requests.c.ended_at.is_not(None)
 _FORGET_ASKED: Final = Statement(update(requests).where(_asked_by).values(payload='{"key":"","title":""}'))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Text, bindparam, func, select
+from sqlalchemy import Text, bindparam, func, or_, select, update
 
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, given, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
-from swarm.store.tables.runs import run_log_pieces
+from swarm.store.tables.runs import run_log_pieces, runs
+from swarm.store.tables.work import tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +45,23 @@ _SIZES = Statement(
     select(_p.run_id, func.max(_p.position + _p.size).label("size"))
     .join(_given_runs, _given_runs.c.run_id == _p.run_id)
     .group_by(_p.run_id)
+)
+_message = bindparam("of_message", type_=Text)
+_EMPTY = Statement(
+    update(run_log_pieces)
+    .where(
+        _p.text != "",
+        _p.run_id.in_(
+            select(runs.c.id).where(
+                runs.c.thread_id == bindparam("of_thread"),
+                or_(
+                    runs.c.inbox_message_ids.contains(_message),
+                    runs.c.task_id.in_(select(tasks.c.id).where(tasks.c.inbox_message_id == _message)),
+                ),
+            )
+        ),
+    )
+    .values(text="")
 )
 _FORGET = delete_oldest(run_log_pieces, _p.created_at, _p.created_at < bindparam("before"))
 
@@ -83,6 +101,13 @@ def sizes(tx: Transaction, run_ids: list[str]) -> Mapping[str, int]:
     """Returns the number of bytes of each run's log; runs without a log are missing."""
     rows = _SIZES.all(tx, given=[{"run_id": run_id} for run_id in run_ids]) if run_ids else []
     return {row["run_id"]: row["size"] for row in rows}
+
+
+def empty(tx: Transaction, thread_id: str, inbox_message_id: str) -> int:
+    """Empties the logs of the runs that worked on a message, or on a task that it was delegated as. Their bytes still
+    count, because their runners send more. Returns the number of pieces.
+    """
+    return _EMPTY.run(tx, of_thread=thread_id, of_message=inbox_message_id)
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
