@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Text, bindparam, func, or_, select, update
 
+from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, given, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
@@ -36,7 +37,7 @@ _ADD = Statement(lambda insert: insert(run_log_pieces).values(every_column(run_l
 _LAST = Statement(select(run_log_pieces).where(_of_run).order_by(_p.position.desc()).limit(1))
 _FROM = Statement(
     select(run_log_pieces)
-    .where(_of_run, _p.position + _p.size > bindparam("after"))
+    .where(_of_run, _p.position > bindparam("near"), _p.position + _p.size > bindparam("after"))
     .order_by(_p.position)
     .limit(AT_MOST_N)
 )
@@ -94,7 +95,8 @@ def last(tx: Transaction, run_id: str) -> LogPiece | None:
 
 def after(tx: Transaction, run_id: str, position: int, limit: int) -> list[LogPiece]:
     """Returns the pieces from the one on that contains the byte at ``position``, in order."""
-    return [_piece(row) for row in _FROM.all(tx, of_run=run_id, after=position, n=limit)]
+    near = position - MAX_LOG_CHUNK_BYTES  # so that what was read before is not looked at again
+    return [_piece(row) for row in _FROM.all(tx, of_run=run_id, near=near, after=position, n=limit)]
 
 
 def sizes(tx: Transaction, run_ids: list[str]) -> Mapping[str, int]:
