@@ -14,7 +14,8 @@ from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.store.bridge.database import Database
-from tests.support.waiting import PATIENCE_SECONDS
+from swarm.store.bridge.statements import Row
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World
 
 pytestmark = pytest.mark.req("RUN-01")
@@ -37,6 +38,10 @@ async def refused(call: Awaitable[object]) -> Conflict:
     with pytest.raises(Conflict) as caught:
         await call
     return caught.value
+
+
+async def seen(world: World) -> list[Row]:
+    return await world.rows("SELECT seen_at FROM agent_instances")
 
 
 async def waiting(world: World, agent: Agent) -> None:
@@ -146,12 +151,21 @@ async def test_while_a_poll_waits_its_instance_is_there_however_long(world: Worl
     waits = asyncio.ensure_future(poll(brief, lea, A, wait_seconds=60))
     await waiting(brief, lea)
     for _ in range(4):
-        seen = await world.rows("SELECT seen_at FROM agent_instances")
+        (before,) = await seen(world)
         world.clock.advance(0.2)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await world.rows("SELECT seen_at FROM agent_instances") == seen:
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: seen(world), lambda now: before not in now, what="it is seen again")  # noqa: B023
         await refused(poll(brief, lea, B))
+    await world.says(f"{BOT} hello")
+    assert len(await waits) == 1
+
+
+async def test_another_instance_does_not_wait_beside_a_waiting_poll(world: World) -> None:
+    lea = await lea_of(world)
+    waits = asyncio.ensure_future(poll(world, lea, A, wait_seconds=60))
+    await waiting(world, lea)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await refused(poll(world, lea, B, wait_seconds=60))
+        await refused(poll(world, lea, None, wait_seconds=60))
     await world.says(f"{BOT} hello")
     assert len(await waits) == 1
 

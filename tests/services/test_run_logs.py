@@ -12,6 +12,7 @@ from swarm.domain.errors import TooLarge
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.services.inbox.run_logs import RunLogs
 from swarm.services.rules.idempotency import Caller
 from swarm.store.bridge.database import Database
 from tests.services.test_retention import DAY
@@ -44,18 +45,15 @@ async def test_of_two_calls_at_the_same_moment_each_byte_counts_once(
 ) -> None:
     lead = await world.lead()
     run_id = await run_of_message(world, lead)
-    parts = [f"line {number}\n".encode() for number in range(20)]
-    whole = b"".join(parts)
+    whole = b"".join(f"line {number}\n".encode() for number in range(60))
+
+    async def send(logs: RunLogs, size: int) -> None:
+        for offset in range(0, len(whole), size):
+            await logs.append(lead, run_id, offset, whole[offset : offset + size])
+
     async with Database(database_url, clock=clock) as other_database:
-        logs = [world.services.run_logs, World(other_database, clock).services.run_logs]
-        offset = 0
-        for part in parts:
-            both = [
-                logs[0].append(lead, run_id, offset, part),
-                logs[1].append(lead, run_id, 0, whole[: offset + len(part)]),
-            ]
-            offset += len(part)
-            assert await asyncio.gather(*both) == [offset, offset]
+        other = World(other_database, clock).services.run_logs
+        await asyncio.gather(send(world.services.run_logs, 7), send(other, 11))
     assert await logged(world, run_id) == whole.decode()
 
 

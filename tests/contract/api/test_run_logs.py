@@ -83,6 +83,14 @@ async def test_only_the_holder_of_the_lease_gets_a_run(doors: Doors, lea: Visito
     assert (await doors.operator.ask("POST", "/runs", json={"task_id": task_id})).status_code == 403
 
 
+async def test_work_that_is_settled_gets_no_run(doors: Doors, lea: Visitor) -> None:
+    await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    about, lease = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
+    await lea.uses("slack-reply", lease, inbox_message_id=about, message="Hello.")
+    assert (await started(lea, trigger, inbox_message_id=about)).json()["error"]["code"] == "lease_lost"
+
+
 # Logs
 
 
