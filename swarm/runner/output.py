@@ -111,7 +111,7 @@ class RunOutput:
 
     def step(self, step: StepShown) -> None:
         """Shows a step, or its new state."""
-        if self._calls < _MANY_CALLS:
+        if self.is_streamed and self._calls < _MANY_CALLS:
             self._steps[step.id] = step
             self._dirty.set()
 

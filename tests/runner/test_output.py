@@ -14,6 +14,9 @@ from swarm.runner.port import StepShown, ToolState, UsageReported
 from swarm.runner.run_log import RunLog
 
 
+RUN_ID = "run-2"
+
+
 class FakeCoordinator:
     """Records calls. ``away`` calls are not answered; what a call does is done nevertheless, as with a lost answer."""
 
@@ -22,7 +25,7 @@ class FakeCoordinator:
         self.calls: list[dict[str, Any]] = []
         self.logged = b""
         self.chunks: list[bytes] = []
-        self.limit, self.log_refuses = 8_000_000, ""
+        self.limit, self.log_refuses, self.start_refuses = 8_000_000, "", ""
         self.used: list[dict[str, Any]] = []
         self.exceeded: list[dict[str, Any]] = []
         self.refuses: str | None = None
@@ -42,6 +45,11 @@ class FakeCoordinator:
         if self.log_refuses:
             raise Refused(self.log_refuses, "no more")
         return self.limit
+
+    async def start(self, lease_token: str, about: dict[str, str]) -> str:
+        if self.start_refuses:
+            raise Refused(self.start_refuses, "no run")
+        return RUN_ID
 
     async def usage(self, run_id: str, usage: dict[str, Any]) -> list[dict[str, Any]]:
         self.used.append(usage)
@@ -142,6 +150,24 @@ async def test_text_is_logged_as_it_comes_and_lines_begin_a_line() -> None:
     out.log_text("The end.")
     await out.end_log()
     assert coordinator.logged == b"Let me see\n[completed] Reading\ndone\nThe end."
+
+
+@pytest.mark.req("RUN-03")
+@pytest.mark.parametrize("refused", ["", "not_found"])
+async def test_work_without_a_thread_has_a_log_and_no_stream_also_if_the_coordinator_knows_no_such_runs(
+    refused: str,
+) -> None:
+    coordinator = FakeCoordinator()
+    coordinator.start_refuses = refused
+    out = RunOutput(coordinator, "lease", {"task_id": "task-1"}, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    await out.report()
+    out.text("Hello.")
+    out.log_text("Hello.")
+    for number in range(10):
+        out.step(StepShown(id=str(number), title="Reading", state=ToolState.COMPLETE))
+    await out.flush(is_last=True)
+    assert (coordinator.calls, out._steps, out.shown) == ([], {}, "Hello.")
+    assert coordinator.logged == (b"" if refused else b"Hello.")
 
 
 @pytest.mark.req("RUN-03")

@@ -16,7 +16,7 @@ from swarm.domain.model.agents import Role
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import Identities, Office, instance_id
-from swarm.entrypoints.web.openapi import problems, takes
+from swarm.entrypoints.web.openapi import INSTANCE, problems, takes
 from swarm.entrypoints.web.schema import (
     AgentChange,
     AgentRow,
@@ -51,7 +51,7 @@ def agent_router(services: Services, identities: Identities, warnings: Warnings 
     add("/me", routes.me, response_model=AgentRow, tags=["agent"], responses=problems(401, 403))
     add(
         "/me/instance", routes.leave, methods=["DELETE"], status_code=HTTPStatus.NO_CONTENT, tags=["agent"],
-        responses=problems(401, 403, 422, 503),
+        openapi_extra={"parameters": [INSTANCE | {"required": True}]}, responses=problems(401, 403, 422, 503),
     )  # fmt: skip
     add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403))
     add("/agents", routes.everyone, response_model=Agents, tags=["operator"], responses=problems(401, 403))

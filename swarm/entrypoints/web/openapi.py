@@ -67,12 +67,13 @@ def _hot_paths() -> dict[str, Any]:
     }
 
 
-_INSTANCE: Final[dict[str, Any]] = {
+INSTANCE: Final[dict[str, Any]] = {
     "name": "X-Swarm-Instance",
     "in": "header",
     "description": "The id of the program that serves the agent. While it is there, another one is refused with 409.",
     "schema": {"type": "string", "format": "uuid"},
 }
+"""The parameter of the calls that name the program which serves an agent."""
 
 _POLL: Final[dict[str, Any]] = {
     "tags": ["agent"],
@@ -91,7 +92,7 @@ _POLL: Final[dict[str, Any]] = {
             "description": "Keep the lease and its thread until the lease is finished, even if everything is answered.",
             "schema": {"type": "boolean", "default": False},
         },
-        _INSTANCE,
+        INSTANCE,
     ],
 }
 
@@ -100,7 +101,7 @@ def _post(
     summary: str, body: type[BaseModel], result: type[Any], *more_statuses: int, instance: bool = False
 ) -> dict[str, Any]:
     answers = _answers(result, 400, 401, 403, *more_statuses, 413, 422, 503)
-    parameters: dict[str, Any] = {"parameters": [_INSTANCE]} if instance else {}
+    parameters: dict[str, Any] = {"parameters": [INSTANCE]} if instance else {}
     return {"post": {"tags": ["agent"], "summary": summary} | parameters | takes(body) | answers}
 
 
