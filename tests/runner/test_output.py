@@ -14,9 +14,6 @@ from swarm.runner.port import StepShown, ToolState, UsageReported
 from swarm.runner.run_log import RunLog
 
 
-RUN_ID = "run-2"
-
-
 class FakeCoordinator:
     """Records calls. ``away`` calls are not answered; what a call does is done nevertheless, as with a lost answer."""
 
@@ -49,7 +46,7 @@ class FakeCoordinator:
     async def start(self, lease_token: str, about: dict[str, str]) -> str:
         if self.start_refuses:
             raise Refused(self.start_refuses, "no run")
-        return RUN_ID
+        return "run-2"
 
     async def usage(self, run_id: str, usage: dict[str, Any]) -> list[dict[str, Any]]:
         self.used.append(usage)
