@@ -39,6 +39,7 @@ for command in (
     "data:restore",
     "operator_commands:reload",
     "operator_commands:explain",
+    "operator_commands:logs",
     "operator_commands:feedback",
     "tray:tray",
     "run:run",

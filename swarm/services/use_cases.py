@@ -8,6 +8,7 @@ from typing import Self
 
 from swarm.domain.access import Me
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
+from swarm.domain.model.runs import MOST_LOG_BYTES
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, Directory, SlackFiles, UserGroups
 from swarm.services.builtin.model_usage import ModelUsageLog
@@ -15,6 +16,7 @@ from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads
 from swarm.services.inbox.inbox import Conversations, Inbox, Trays
 from swarm.services.inbox.polls import Polls
+from swarm.services.inbox.run_logs import RunLogs
 from swarm.services.inbox.triggers import Triggers
 from swarm.services.inbox.work import Work
 from swarm.services.operate.agents import AgentRegistry
@@ -58,6 +60,7 @@ class Services:
     explanations: Explanations
     overview: Overview
     model_usage: ModelUsageLog
+    run_logs: RunLogs
     people: PersonalData
     requests: HumanRequests
     decisions: RequestDecisions
@@ -73,6 +76,7 @@ class Services:
         slack_files: SlackFiles,
         *,
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
+        run_log_cap_bytes: int = MOST_LOG_BYTES,
         forget_name: Callable[[str], None] = lambda person: None,
         groups: UserGroups = NO_GROUPS,
         standings: Standings | None = None,
@@ -101,6 +105,7 @@ class Services:
             explanations=Explanations(database, me.team),
             overview=Overview(database),
             model_usage=ModelUsageLog(database),
+            run_logs=RunLogs(database, run_log_cap_bytes),
             people=PersonalData(database, operating_policy, directory, forget_name),
             requests=HumanRequests(database, operating_policy),
             decisions=RequestDecisions(database, operating_policy, me.team, groups, standings),

@@ -28,6 +28,7 @@ from swarm.entrypoints.http.health import Readiness, health_router
 from swarm.entrypoints.http.operator_api import Reload, operator_router
 from swarm.entrypoints.http.polling_api import HotRoutes
 from swarm.entrypoints.http.requests_api import request_router
+from swarm.entrypoints.http.run_logs_api import run_log_router
 from swarm.entrypoints.http.runs_api import run_router
 from swarm.entrypoints.http.tasks_api import task_router
 from swarm.entrypoints.web import openapi
@@ -113,6 +114,7 @@ def create_app(
         operator_router(services, identities, reload),
         request_router(services, identities),
         run_router(services.model_usage, identities),
+        run_log_router(services.run_logs, identities),
         task_router(services, identities),
         health_router(services.overview, readiness),
     ):

@@ -11,10 +11,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import BindParameter, ColumnElement, Select, Text, bindparam, exists, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Select,
+    Text,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from swarm.clock import new_id
 from swarm.domain.answers.calls import Closing
+from swarm.domain.errors import NotFound
 from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import (
     RECEIVED,
@@ -87,8 +100,9 @@ _START = Statement(
         insert(runs)
         .values(
             **_VALUES,
-            status=RunStatus.RUNNING.value,
+            status=bindparam("status"),
             started_at=bindparam("now"),
+            ended_at=bindparam("ended_at", type_=BigInteger),
         )
         .on_conflict_do_nothing()
     )
@@ -200,8 +214,13 @@ def start(
     task_id: str | None = None,
     inbox_message_ids: Sequence[str] = (),
     run_id: str | None = None,
+    is_shown: bool = True,
 ) -> Run | None:
-    """Stores a new run. Returns None if another run for this trigger or lease is unfinished (`in_hand` finds it)."""
+    """Stores a new run. Returns None if another run for this trigger or lease is unfinished (`in_hand` finds it).
+
+    A run that is not shown has an owner, a log and usage, but no answer to stream, so nothing remains to be ended: its
+    row has its final state from the start, and its work is settled by its lease.
+    """
     run_id = run_id or new_id()
     started = _START.run(
         tx,
@@ -217,7 +236,9 @@ def start(
         trace_id=trace_id,
         requester=requester,
         attempt=attempt,
+        status=(RunStatus.RUNNING if is_shown else RunStatus.ANSWERED).value,
         now=tx.now,
+        ended_at=None if is_shown else tx.now,
     )
     if not started:
         return None
@@ -228,6 +249,16 @@ def start(
 def get(tx: Transaction, run_id: str) -> Run | None:
     row = _GET.first(tx, id=run_id)
     return _run(row) if row else None
+
+
+def owned(tx: Transaction, run_id: str, agent_id: str) -> Run:
+    """Returns an agent's run, with or without a thread. Raises NotFound for an unknown run and for another agent's."""
+    run = get(tx, run_id)
+    if run is None or run.agent_id != agent_id:
+        raise NotFound(
+            f"You have no run '{run_id}'.", hint="Use the turn_id of slack-stream, or the id that POST /runs gave you."
+        )
+    return run
 
 
 def locked(tx: Transaction, run_id: str) -> Run | None:
