@@ -25,6 +25,7 @@ from swarm.services.operate.on_call import Escalations
 from swarm.services.operate.overview import Overview
 from swarm.services.operate.people import PersonalData
 from swarm.services.operate.team import Presence, TeamDirectory
+from swarm.services.requests.budgets import RunUsage
 from swarm.services.requests.deciding import RequestDecisions
 from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules.credentials import AgentTokenCache
@@ -60,6 +61,7 @@ class Services:
     overview: Overview
     model_usage: ModelUsageLog
     run_logs: RunLogs
+    run_usage: RunUsage
     people: PersonalData
     requests: HumanRequests
     decisions: RequestDecisions
@@ -104,6 +106,7 @@ class Services:
             overview=Overview(database),
             model_usage=ModelUsageLog(database),
             run_logs=RunLogs(database),
+            run_usage=RunUsage(database, operating_policy),
             people=PersonalData(database, operating_policy, directory, forget_name),
             requests=HumanRequests(database, operating_policy),
             decisions=RequestDecisions(database, operating_policy, me.team, groups, standings),

@@ -49,7 +49,7 @@ from swarm.store import (
 )
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.builtin import model_usage, sessions
+from swarm.store.builtin import budget_raises, model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import feedback, remarks, runs
@@ -194,6 +194,7 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_audit": (grants.forget_lines, kept.audit_days),
         "forget_webhooks": (webhooks.forget, kept.runs_days),
         "forget_model_runs": (model_usage.forget, kept.runs_days),
+        "forget_budget_raises": (budget_raises.forget, kept.runs_days),
         "forget_talks": (locks.forget_conversations, 1),
         "forget_alerts": (alerts.forget, _KEEP_ALERTS_DAYS),
     }

@@ -34,6 +34,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
 from swarm.services.requests.asking import ended, lock_work, refresh_cards
+from swarm.services.requests.budgets import raise_budget
 from swarm.services.rules.participants import LIMITED_TEXT, Standings, is_first_refusal, limited_since
 from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
@@ -264,6 +265,7 @@ def _stored(
         return Conflict("This has been decided in the meantime.")
     over = ended(tx, request.id)
     _give_grant(tx, over, answer)
+    raise_budget(tx, over)
     return over
 
 

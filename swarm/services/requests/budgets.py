@@ -1,0 +1,167 @@
+"""Usage that agents report, budgets that are used up, and the people who approve more.
+
+Who may act: an agent reports the usage of its own runs, and asks about their budgets; the coordinator writes the
+question, so an approval is always about the budget that the card names. Guarantee: an approval raises the limit in the
+transaction that stores the decision, once, to the amount on the card; several approvals of the same amount raise it
+once. What several runs use at the same moment may exceed a budget by what is under way.
+
+Lock order: the thread, the lease, the run, then the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from swarm.domain.errors import Conflict
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.budgets import BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
+from swarm.domain.model.language_models import ModelUsage
+from swarm.domain.model.requests import Asker, HumanRequest, NewRequest, RequestStatus
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.requests.asking import ask, waiting_of
+from swarm.services.rules.silence import check_may_show
+from swarm.store import agents, history
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import budget_raises, model_usage
+from swarm.store.inbox import leases
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads
+
+RULE: Final = "budget-{scope}"
+"""The name under which the operator's ``decisions`` find the requests about a budget, such as ``budget-day``."""
+
+_log = structlog.get_logger(__name__)
+
+
+class RunUsage:
+    """The usage of the runs of polling agents, and their budgets."""
+
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
+        self._database = database
+        self._operating_policy = operating_policy
+
+    async def report(self, agent: Agent, run_id: str, total: ModelUsage, model: str = "") -> list[UsedBudget]:
+        """Stores the total usage of an agent's run so far, and returns the budgets that are used up.
+
+        Reports may be repeated; a total that is lower than before is ignored. Raises NotFound for another agent's run.
+        """
+        return await self._database.write(_report, agent, run_id, total, model, self._operating_policy.budgets)
+
+    async def ask(self, agent: Agent, run_id: str, scope: BudgetScope, unit: BudgetUnit) -> HumanRequest | None:
+        """Asks people for more of a budget. The caller keeps its lease and waits for the decision.
+
+        A repeated call returns the same request. Returns None if the budget is not used up (any more). Raises NotFound
+        for another agent's run, and Conflict if the run is over or if people cannot be asked.
+        """
+        return await self._database.write(_ask, agent, run_id, scope, unit, self._operating_policy)
+
+
+def used_up(
+    tx: Transaction, budgets: Budgets, *, agent: str, run_id: str | None = None, thread_id: str | None = None
+) -> list[UsedBudget]:
+    """Returns the budgets that the runs of an agent have used up, from the narrowest scope on.
+
+    Only budgets with a limit are looked up.
+    """
+    found: list[UsedBudget] = []
+    for scope, budget in budgets.of(agent).items():
+        subject = _subject(tx, scope, agent, run_id, thread_id)
+        limits = list(budget.limits) if subject else ()
+        if not limits:
+            continue
+        tokens, cost = model_usage.used(tx, scope, run_id=run_id, thread_id=thread_id, agent=agent)
+        for unit, step in limits:
+            amount = tokens if unit is BudgetUnit.TOKENS else cost
+            if amount < step:
+                continue
+            limit = max(step, budget_raises.approved_limit(tx, scope, unit, subject) or 0)
+            if amount >= limit:
+                found.append(UsedBudget(scope=scope, unit=unit, subject=subject, step=step, limit=limit, used=amount))
+    return found
+
+
+def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy: OperatingPolicy) -> HumanRequest:
+    """Asks the people of a run for more of a budget, once for each amount. Without a thread, the operator decides.
+
+    Raises Conflict if the run is over, or if people cannot be asked.
+    """
+    thread = threads.locked(tx, run.thread_id) if run.thread_id else None
+    check_may_show(thread, "people cannot be asked")
+    lease = leases.by_token(tx, run.lease_token)
+    now = runs.locked(tx, run.id)
+    if now is None or now.stop_requested_at is not None or not leases.holds(lease, tx.now):
+        raise Conflict("The run has ended, so nobody can be asked.")
+    agent = agents.names(tx).get(run.agent_id, "")
+    channel = thread.channel if thread else None
+    wanted = BudgetRaise(scope=budget.scope, unit=budget.unit, subject=budget.subject, limit=budget.next_limit)
+    new = NewRequest(
+        key=f"budget:{run.id}:{budget.scope}:{budget.unit}:{wanted.limit}",
+        title=budget.sentence,
+        prompt=f"Approve to go on, up to {budget.shown(wanted.limit)}. Reject to stop the work.",
+        policy=operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope)),
+        budget=wanted,
+    )
+    return ask(tx, new, waiting_of(run, Asker.LIVE))
+
+
+def raise_budget(tx: Transaction, request: HumanRequest) -> None:
+    """Raises a budget by an approved request about it. The request must be locked."""
+    wanted = request.budget
+    if wanted is None or request.status is not RequestStatus.APPROVED:
+        return
+    if budget_raises.add(tx, wanted, request.id):
+        reason = f"budget of the {wanted.scope} up to {wanted.limit} {_MILLIONTHS.get(wanted.unit, wanted.unit)}"
+        history.record(
+            tx, "budget.raise", request.id, thread_id=request.thread_id, agent_id=request.agent_id, reason=reason
+        )
+
+
+_MILLIONTHS: Final = {BudgetUnit.DOLLARS: "millionths of a dollar"}
+
+
+def _report(
+    tx: Transaction, agent: Agent, run_id: str, total: ModelUsage, model: str, budgets: Budgets
+) -> list[UsedBudget]:
+    runs.owned(tx, run_id, agent.id)
+    run = runs.locked(tx, run_id)
+    assert run is not None  # found just now
+    model_usage.report(tx, run, agent.name, total, model)
+    return used_up(tx, budgets, agent=agent.name, run_id=run.id, thread_id=run.thread_id)
+
+
+def _ask(
+    tx: Transaction,
+    agent: Agent,
+    run_id: str,
+    scope: BudgetScope,
+    unit: BudgetUnit,
+    operating_policy: OperatingPolicy,
+) -> HumanRequest | None:
+    run = runs.owned(tx, run_id, agent.id)
+    found = used_up(tx, operating_policy.budgets, agent=agent.name, run_id=run.id, thread_id=run.thread_id)
+    budget = next((one for one in found if (one.scope, one.unit) == (scope, unit)), None)
+    return ask_for_more(tx, run, budget, operating_policy) if budget else None
+
+
+def _subject(tx: Transaction, scope: BudgetScope, agent: str, run_id: str | None, thread_id: str | None) -> str:
+    """Returns the subject of a budget; empty if the work has none, such as a thread."""
+    today = model_usage.day_of(tx.now)
+    match scope:
+        case BudgetScope.RUN:
+            return run_id or ""
+        case BudgetScope.THREAD:
+            return thread_id or ""
+        case BudgetScope.AGENT:
+            return f"{agent} {today}"
+        case BudgetScope.DAY:
+            return today
+
+
+def why_used_up(found: Sequence[UsedBudget]) -> str:
+    """Returns the first budget that is used up as a sentence for people; empty if there is none."""
+    return f"{found[0].sentence}." if found else ""
