@@ -75,7 +75,8 @@ class RunOutput:
         self._status = ""
         self._logged = bytearray()
         self._log_offset = self._log_bytes = 0
-        self._usage: UsageReported | None = None
+        self._usage: dict[str, Any] = {}  # the last report of the CLI
+        self._has_new_usage = False
         self._usage_at = 0.0
         self._calls = 0
         self._dirty = asyncio.Event()
@@ -123,7 +124,9 @@ class RunOutput:
 
     def usage(self, usage: UsageReported) -> None:
         """Reports the usage of the run so far."""
-        self._usage = usage
+        given = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "cost_dollars", "model")}
+        self._usage |= {name: value for name, value in given.items() if value is not None}
+        self._has_new_usage = True
         self._dirty.set()
 
     async def pump(self) -> None:
@@ -159,10 +162,10 @@ class RunOutput:
         given = {name: value for name, value in said.items() if value}
         await repeated(lambda: self._stream("close", turn_id=self.run_id, **given))
 
-    async def raise_budget(self, request_id: str) -> None:
-        """Tells the coordinator that people have approved more of an exceeded budget. Raises Refused."""
-        run_id, told = self.run_id or "", {"budget_request_id": request_id}
-        await repeated(lambda: self._coordinator.usage(run_id, told))
+    async def budgets_used_up(self) -> list[dict[str, Any]]:
+        """Reports the usage so far, also if there is none yet. Returns the budgets that are used up."""
+        async with self._sending:
+            return await self._report_usage()
 
     def _add(self, safe: str) -> None:
         if self._is_cut or not safe:
@@ -210,19 +213,24 @@ class RunOutput:
             self._log_offset += len(chunk)
 
     async def _send_usage(self, *, is_last: bool) -> None:
-        usage, run_id, now = self._usage, self.run_id, asyncio.get_running_loop().time()
-        if usage is None or run_id is None or (now < self._usage_at + _USAGE_SECONDS and not is_last):
+        wait_seconds = self._usage_at + _USAGE_SECONDS - asyncio.get_running_loop().time()
+        if not self._has_new_usage or self.run_id is None:
             return
-        self._usage, self._usage_at = None, now
-        given = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "cost_dollars", "model")}
-        told = {name: value for name, value in given.items() if value is not None}
+        if wait_seconds > 0 and not is_last:
+            asyncio.get_running_loop().call_later(wait_seconds, self._dirty.set)
+        elif exceeded := await self._report_usage():
+            self._exceeded(exceeded)
+
+    async def _report_usage(self) -> list[dict[str, Any]]:
+        run_id, told = self.run_id, dict(self._usage)
+        if run_id is None:
+            return []
+        self._has_new_usage, self._usage_at = False, asyncio.get_running_loop().time()
         try:
-            exceeded = await repeated(lambda: self._coordinator.usage(run_id, told))
+            return await repeated(lambda: self._coordinator.usage(run_id, told))
         except Refused as error:
             _log.info("The usage was not recorded.", action="runner_no_usage", run=run_id, error=error.message)
-            return
-        if exceeded:
-            self._exceeded(exceeded)
+            return []
 
 
 def failed_step(step_id: str, title: str) -> StepShown:
