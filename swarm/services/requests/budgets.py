@@ -10,7 +10,7 @@ Lock order: the thread, the lease, the run, then the request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -68,21 +68,24 @@ def used_up(
 
     Only budgets with a limit are looked up.
     """
-    found: list[UsedBudget] = []
-    for scope, budget in budgets.of(agent).items():
-        subject = _subject(tx, scope, agent, run_id, thread_id)
-        limits = list(budget.limits) if subject else ()
-        if not limits:
-            continue
-        tokens, cost = model_usage.used(tx, scope, run_id=run_id, thread_id=thread_id, agent=agent)
-        for unit, step in limits:
-            amount = tokens if unit is BudgetUnit.TOKENS else cost
-            if amount < step:
-                continue
-            limit = max(step, budget_raises.approved_limit(tx, scope, unit, subject) or 0)
-            if amount >= limit:
-                found.append(UsedBudget(scope=scope, unit=unit, subject=subject, step=step, limit=limit, used=amount))
-    return found
+    of = {BudgetScope.RUN: run_id, BudgetScope.THREAD: thread_id, BudgetScope.AGENT: agent, BudgetScope.DAY: "all"}
+    return [
+        budget for scope, limits in budgets.of(agent).items() for budget in _used_up(tx, scope, of[scope] or "", limits)
+    ]
+
+
+def _used_up(tx: Transaction, scope: BudgetScope, of: str, budget: Budget) -> Iterator[UsedBudget]:
+    """Yields the limits of a budget that are used up. ``of`` is empty for work without such a subject."""
+    limits = list(budget.limits) if of else []
+    if not limits:
+        return
+    amounts = dict(zip(BudgetUnit, model_usage.used(tx, scope, of), strict=True))
+    subject = _subject(tx, scope, of)
+    for unit, step in limits:
+        used = amounts[unit]
+        limit = step if used < step else max(step, budget_raises.approved_limit(tx, scope, unit, subject) or 0)
+        if used >= limit:
+            yield UsedBudget(scope=scope, unit=unit, subject=subject, step=step, limit=limit, used=used)
 
 
 def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy: OperatingPolicy) -> HumanRequest:
@@ -148,18 +151,14 @@ def _ask(
     return ask_for_more(tx, run, budget, operating_policy) if budget else None
 
 
-def _subject(tx: Transaction, scope: BudgetScope, agent: str, run_id: str | None, thread_id: str | None) -> str:
-    """Returns the subject of a budget; empty if the work has none, such as a thread."""
+def _subject(tx: Transaction, scope: BudgetScope, of: str) -> str:
     today = model_usage.day_of(tx.now)
     match scope:
-        case BudgetScope.RUN:
-            return run_id or ""
-        case BudgetScope.THREAD:
-            return thread_id or ""
         case BudgetScope.AGENT:
-            return f"{agent} {today}"
+            return f"{of} {today}"
         case BudgetScope.DAY:
             return today
+    return of
 
 
 def why_used_up(found: Sequence[UsedBudget]) -> str:

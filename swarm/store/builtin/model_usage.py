@@ -147,9 +147,9 @@ def _used(*conditions: ColumnElement[bool]) -> Statement:
 
 _today = _r.ended_at >= bindparam("since")
 _USED = {
-    BudgetScope.RUN: _used(_r.run_id == bindparam("run_id"), _r.run_id != literal_column("''", Text)),
-    BudgetScope.THREAD: _used(_r.thread_id == bindparam("thread_id")),
-    BudgetScope.AGENT: _used(_r.agent == bindparam("agent"), _today),
+    BudgetScope.RUN: _used(_r.run_id == bindparam("of"), _r.run_id != literal_column("''", Text)),
+    BudgetScope.THREAD: _used(_r.thread_id == bindparam("of")),
+    BudgetScope.AGENT: _used(_r.agent == bindparam("of"), _today),
     BudgetScope.DAY: _used(_today),
 }
 _FORGET = delete_oldest(model_usage, _r.ended_at, _r.ended_at < bindparam("before"))
@@ -204,18 +204,14 @@ def report(tx: Transaction, run: Run, agent: str, total: ModelUsage, model: str)
     return now
 
 
-def used(
-    tx: Transaction, scope: BudgetScope, *, run_id: str | None, thread_id: str | None, agent: str
-) -> tuple[int, int]:
-    """Returns the tokens and the millionths of a dollar that a run or thread has used, or an agent or all agents
-    today."""
-    row = _USED[scope].first(tx, run_id=run_id, thread_id=thread_id, agent=agent, since=tx.now // DAY * DAY)
+def used(tx: Transaction, scope: BudgetScope, of: str) -> tuple[int, int]:
+    """Returns the tokens and the millionths of a dollar that a run or a thread has used (``of``: its id), or an agent
+    (its name) or all agents today."""
+    params: dict[str, object] = {} if scope is BudgetScope.DAY else {"of": of}
+    if scope in (BudgetScope.AGENT, BudgetScope.DAY):
+        params["since"] = tx.now // DAY * DAY
+    row = _USED[scope].first(tx, **params)
     return (row["tokens"], row["cost"]) if row else (0, 0)
-
-
-def of_run(tx: Transaction, run_id: str) -> tuple[int, int]:
-    """Returns the tokens of a run, and its cost in millionths of a dollar as far as it is known."""
-    return used(tx, BudgetScope.RUN, run_id=run_id, thread_id=None, agent="")
 
 
 def _grown(before: ModelUsage, total: ModelUsage) -> ModelUsage:
