@@ -17,7 +17,7 @@ import structlog
 
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.budgets import BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
+from swarm.domain.model.budgets import Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.requests import Asker, HumanRequest, NewRequest, RequestStatus
 from swarm.domain.operating_policy import OperatingPolicy
