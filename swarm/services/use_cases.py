@@ -86,6 +86,7 @@ class Services:
         presence = Presence(database, operating_policy)
         credentials = AgentTokenCache(database)
         polls = Polls(database, triggers, presence, operating_policy, credentials)
+        requests = HumanRequests(database, operating_policy)
         return cls(
             agents=AgentRegistry(database, operating_policy, credentials),
             polls=polls,
@@ -106,9 +107,9 @@ class Services:
             overview=Overview(database),
             model_usage=ModelUsageLog(database),
             run_logs=RunLogs(database),
-            run_usage=RunUsage(database, operating_policy),
+            run_usage=RunUsage(database, operating_policy, requests),
             people=PersonalData(database, operating_policy, directory, forget_name),
-            requests=HumanRequests(database, operating_policy),
+            requests=requests,
             decisions=RequestDecisions(database, operating_policy, me.team, groups, standings),
             escalations=Escalations(database, operating_policy, directory),
         )

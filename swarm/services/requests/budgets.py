@@ -10,7 +10,8 @@ Lock order: the thread, the lease, the run, then the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -22,6 +23,7 @@ from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.requests import Asker, HumanRequest, NewRequest, RequestStatus
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import ask, waiting_of
+from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules.silence import check_may_show
 from swarm.store import agents, history
 from swarm.store.bridge.database import Database
@@ -35,15 +37,19 @@ from swarm.store.threads import threads
 RULE: Final = "budget-{scope}"
 """The name under which the operator's ``decisions`` find the requests about a budget, such as ``budget-day``."""
 
+_START_SECONDS: Final = 1800.0
+"""How long a run of a built-in agent waits for more of a budget before it starts."""
+
 _log = structlog.get_logger(__name__)
 
 
 class RunUsage:
-    """The usage of the runs of polling agents, and their budgets."""
+    """The usage of the runs of polling agents, and the budgets of all runs."""
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy, requests: HumanRequests) -> None:
         self._database = database
         self._operating_policy = operating_policy
+        self._requests = requests
 
     async def report(self, agent: Agent, run_id: str, total: ModelUsage, model: str = "") -> list[UsedBudget]:
         """Stores the total usage of an agent's run so far, and returns the budgets that are used up.
@@ -59,6 +65,29 @@ class RunUsage:
         for another agent's run, and Conflict if the run is over or if people cannot be asked.
         """
         return await self._database.write(_ask, agent, run_id, scope, unit, self._operating_policy)
+
+    async def why_not_start(self, agent: str, run_id: str | None = None, thread_id: str | None = None) -> str:
+        """Returns why a run of a built-in agent may not start, as a sentence; empty if it may.
+
+        If a budget is used up, the people of the run ``run_id`` are asked for more, and this waits for their decision.
+        Without a run, nobody is asked. Raises Unavailable.
+        """
+        while True:
+            budgets = self._operating_policy.budgets
+            found = await self._database.read(used_up, budgets, agent=agent, thread_id=thread_id)
+            if not found:
+                return ""
+            _log.info("A budget is used up.", action="budget_used_up", agent=agent, budget=found[0].sentence)
+            if run_id is None or not await self._is_raised(run_id, found[0]):
+                return f"{found[0].sentence}."
+
+    async def _is_raised(self, run_id: str, budget: UsedBudget) -> bool:
+        new = replace(_question(budget), expires_seconds=_START_SECONDS)
+        try:
+            request = await self._requests.ask_during_run(run_id, RULE.format(scope=budget.scope), new)
+        except Conflict:  # nobody can be asked
+            return False
+        return request.status is RequestStatus.APPROVED
 
 
 def used_up(
@@ -101,15 +130,19 @@ def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy
         raise Conflict("The run has ended, so nobody can be asked.")
     agent = agents.names(tx).get(run.agent_id, "")
     channel = thread.channel if thread else None
+    key = f"budget:{run.id}:{budget.scope}:{budget.unit}:{budget.next_limit}"
+    policy = operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope))
+    return ask(tx, replace(_question(budget), key=key, policy=policy), waiting_of(run, Asker.LIVE))
+
+
+def _question(budget: UsedBudget) -> NewRequest:
     wanted = BudgetRaise(scope=budget.scope, unit=budget.unit, subject=budget.subject, limit=budget.next_limit)
-    new = NewRequest(
-        key=f"budget:{run.id}:{budget.scope}:{budget.unit}:{wanted.limit}",
+    return NewRequest(
+        key="",
         title=budget.sentence,
         prompt=f"Approve to go on, up to {budget.shown(wanted.limit)}. Reject to stop the work.",
-        policy=operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope)),
         budget=wanted,
     )
-    return ask(tx, new, waiting_of(run, Asker.LIVE))
 
 
 def raise_budget(tx: Transaction, request: HumanRequest) -> None:
@@ -159,8 +192,3 @@ def _subject(tx: Transaction, scope: BudgetScope, of: str) -> str:
         case BudgetScope.DAY:
             return today
     return of
-
-
-def why_used_up(found: Sequence[UsedBudget]) -> str:
-    """Returns the first budget that is used up as a sentence for people; empty if there is none."""
-    return f"{found[0].sentence}." if found else ""

@@ -30,6 +30,7 @@ from swarm.domain.ports import Directory
 from swarm.processes.background import BackgroundTasks
 from swarm.services.inbox.work import Work
 from swarm.services.requests.asking import ask_of_run
+from swarm.services.requests.budgets import RunUsage
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.run_ends import end_run, offer_stop, with_usage
@@ -60,6 +61,7 @@ class RunContext:
     me: Me
     operating_policy: OperatingPolicy
     recovery: Recovery
+    run_usage: RunUsage
     stop_button_seconds: float | None = 5.0
     background: BackgroundTasks = field(default_factory=BackgroundTasks, repr=False)
 
