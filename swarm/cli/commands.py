@@ -40,6 +40,7 @@ for command in (
     "operator_commands:reload",
     "operator_commands:explain",
     "operator_commands:feedback",
+    "operator_commands:usage",
     "tray:tray",
     "run:run",
     "data:forget",

@@ -25,7 +25,7 @@ from tests.support.world import BOT, World
 pytestmark = pytest.mark.req("RUN-06")
 
 
-def limit(world: World, **budgets: Budget) -> None:
+def limit(world: World, **budgets: Any) -> None:
     book = world.operating_policy.book
     book.current = replace(book.current, budgets=Budgets(**budgets))
 
