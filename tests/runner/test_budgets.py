@@ -89,12 +89,10 @@ async def test_a_run_stops_when_people_reject_more_and_the_thread_is_told_why(of
     await office.start("claude", door)
     ts, task_id = await office.delegate()
     await card(office, ts, "The budget of this run is used up: 1,234 of 1,000 tokens", "reject")
-    await office.ended(task_id, "dead")
-    await office.says(
-        ts,
-        "it was stopped, because the budget of this run is used up: 1,234 of 1,000 tokens",
-        "people have not approved more",
-    )
+    await office.ended(task_id, "cancelled")
+    seen = await office.says(ts, "was cancelled because the budget of this run is used up: 1,234 of 1,000 tokens")
+    assert sum("did not approve more" in text for text in seen) == 1
+    assert not any("no answer" in text or "not complete" in text for text in seen)
     await office.idle()
     assert (len(door.opened), door.at_once) == (1, 0)
 
@@ -110,8 +108,8 @@ async def test_a_budget_that_is_used_up_asks_before_the_cli_starts(office: Offic
     await office.ended(task_id, "completed")  # nothing is asked about work that is done
     ts, task_id = await office.delegate()
     await card(office, ts, f"The budget of {office.name} for today is used up: 25 of 10 tokens", "reject")
-    await office.ended(task_id, "dead")
-    await office.says(ts, "it was stopped, because the budget of")
+    await office.ended(task_id, "cancelled")
+    await office.says(ts, "was cancelled because the budget of")
     assert len(door.opened) == 1
     ts, task_id = await office.delegate()
     await card(office, ts, "25 of 10 tokens", "approve")

@@ -261,7 +261,9 @@ class Sweeper:
         on_call = tend_on_call(self._database, self._operating_policy, self._people)
         await attempt(on_call, "sweep", part="tend_on_call")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
-        await attempt(upkeep.tend_requests(self._database, self._groups), "sweep", part="tend_requests")
+        await attempt(
+            upkeep.tend_requests(self._database, self._groups, self._operating_policy), "sweep", part="tend_requests"
+        )
         await attempt(alert_repeats.show_due(self._database), "sweep", part="alert_repeats")
         reassigning = failover.failover_offline_agents(self._database, self._operating_policy, self._standings)
         await attempt(reassigning, "sweep", part="look_after_offline")

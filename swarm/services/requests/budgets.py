@@ -17,15 +17,18 @@ from typing import Final
 import structlog
 
 from swarm.domain.errors import Conflict
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.budgets import Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
 from swarm.domain.model.language_models import ModelUsage
-from swarm.domain.model.requests import Asker, HumanRequest, NewRequest, RequestStatus
+from swarm.domain.model.requests import OPERATOR, Asker, HumanRequest, NewRequest, RequestStatus
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.request_texts import person_text
 from swarm.services.requests.asking import ask, waiting_of
 from swarm.services.requests.human_requests import HumanRequests
+from swarm.services.rules import task_ends
 from swarm.services.rules.silence import check_may_show
-from swarm.store import agents, history
+from swarm.services.rules.system_messages import post_message
+from swarm.store import agents, history, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import budget_raises, model_usage
@@ -145,16 +148,43 @@ def _question(budget: UsedBudget) -> NewRequest:
     )
 
 
-def raise_budget(tx: Transaction, request: HumanRequest) -> None:
-    """Raises a budget by an approved request about it. The request must be locked."""
-    wanted = request.budget
-    if wanted is None or request.status is not RequestStatus.APPROVED:
+def settle_budget(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
+    """Does what people have decided about a budget: an approval raises it, and otherwise a polling agent's work stops.
+
+    A run of a built-in agent has not started, and ends by itself. The thread, the task and the request must be locked.
+    """
+    if request.budget is None:
         return
+    if request.status is RequestStatus.APPROVED:
+        _raise(tx, request, request.budget)
+    elif request.status in (RequestStatus.REJECTED, RequestStatus.EXPIRED):
+        agent = agents.by_id(tx, request.agent_id)
+        if agent and agent.reach is Reach.POLLING:
+            _stop(tx, request, operating_policy)
+
+
+def _raise(tx: Transaction, request: HumanRequest, wanted: BudgetRaise) -> None:
     if budget_raises.add(tx, wanted, request.id):
         reason = f"budget of the {wanted.scope} up to {wanted.limit} {_MILLIONTHS.get(wanted.unit, wanted.unit)}"
         history.record(
             tx, "budget.raise", request.id, thread_id=request.thread_id, agent_id=request.agent_id, reason=reason
         )
+
+
+def _stop(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
+    """Stops the work of a request, and tells the thread why."""
+    decided = request.deciding
+    person = decided.person if decided and decided.person != OPERATOR else None
+    refusal = f"{person_text(decided.person)} did not approve" if decided else "nobody approved"
+    why = f"because {request.title[:1].lower()}{request.title[1:]}, and {refusal} more"
+    task = tasks.locked(tx, request.task_id) if request.task_id else None
+    if task:
+        task_ends.cancel(tx, task, why, operating_policy, person=person)
+    elif request.run_id and request.thread_id and runs.request_stop(tx, person, run_id=request.run_id):
+        thread = threads.locked(tx, request.thread_id)
+        mentioned = frozenset({person} if person else ())
+        text = f"The work was stopped {why}."
+        post_message(tx, thread, text, agent_id=request.agent_id, mentionable=mentioned)
 
 
 _MILLIONTHS: Final = {BudgetUnit.DOLLARS: "millionths of a dollar"}
