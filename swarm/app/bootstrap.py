@@ -227,6 +227,7 @@ def _services(
         operating_policy,
         slack.gateway.files,
         file_cap_bytes=settings.files.cap_bytes,
+        run_log_cap_bytes=settings.run_logs.cap_bytes,
         forget_name=slack.names.forget,
         groups=slack.names,
         standings=standings,

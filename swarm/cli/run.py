@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -136,10 +137,9 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
         secrets.hide([token])
         async with CoordinatorConnection(wanted.url, token, instance) as coordinator:
             await place.check(wanted, coordinator)
-            Terminal().print(
-                f"{wanted.name} works with {wanted.provider} for {wanted.url}. Ctrl-C stops.", soft_wrap=True
-            )
-            await Runner(wanted, coordinator, door).serve(stopping, at_once)
+            works = f"{wanted.name} works with {wanted.provider} for {wanted.url}. Ctrl-C stops."
+            announce = partial(Terminal().print, works, soft_wrap=True)
+            await Runner(wanted, coordinator, door).serve(stopping, at_once, announce)
 
 
 def _signals() -> tuple[asyncio.Event, asyncio.Event]:

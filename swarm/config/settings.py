@@ -32,6 +32,7 @@ from swarm.domain.model.language_models import (
 )
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import MAX_NEED, DecisionPolicy
+from swarm.domain.model.runs import MOST_LOG_BYTES
 from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
@@ -194,6 +195,12 @@ class FileSettings(Section):
     cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="maximum size of a file")
 
 
+class RunLogSettings(Section):
+    """The limits for the logs of runs, which runners send."""
+
+    cap_bytes: int = Field(MOST_LOG_BYTES, ge=0, description="maximum size of one run's log; 0: no logs are kept")
+
+
 class _RetentionSettings(Section):
     """The number of days for which texts of completed work are kept; see docs/operations.md, "What is kept"."""
 
@@ -202,6 +209,7 @@ class _RetentionSettings(Section):
         90, ge=1, le=MOST_KEPT_DAYS, description="after a built-in agent's session was last used"
     )
     runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
+    run_logs_days: int = Field(14, ge=1, le=MOST_KEPT_DAYS, description="what the programs of agents have written")
     agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
     audit_days: int = Field(365, ge=1, le=MOST_KEPT_DAYS, description="who was asked for what, and who decided")
     routing_days: int = Field(
@@ -304,6 +312,7 @@ class Settings(Section):
         (), description="who decides on agents' requests; the first rule that applies replaces the agent's own policy"
     )
     files: FileSettings = FileSettings()
+    run_logs: RunLogSettings = RunLogSettings()
     retention: _RetentionSettings = _RetentionSettings()
     log: LogSettings = LogSettings()
     remove_secrets: bool = Field(True, description="remove apparent secrets from agents' posts")

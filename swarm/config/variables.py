@@ -64,6 +64,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_RETENTION_THREADS_DAYS": ("retention", "threads_days"),
     "SWARM_RETENTION_SESSIONS_DAYS": ("retention", "sessions_days"),
     "SWARM_RETENTION_RUNS_DAYS": ("retention", "runs_days"),
+    "SWARM_RETENTION_RUN_LOGS_DAYS": ("retention", "run_logs_days"),
     "SWARM_RETENTION_AGENT_MESSAGES_DAYS": ("retention", "agent_messages_days"),
     "SWARM_RETENTION_AUDIT_DAYS": ("retention", "audit_days"),
     "SWARM_RETENTION_ROUTING_DAYS": ("retention", "routing_days"),

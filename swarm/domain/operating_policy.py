@@ -44,6 +44,7 @@ class Retention:
     threads_days: int = 90  # since the last activity in a thread
     sessions_days: int = 90  # since the last use of a built-in agent's session
     runs_days: int = 90  # since the end of a run: the answer as shown, its usage and cost
+    run_logs_days: int = 14  # what the programs of agents have written
     agent_messages_days: int = 90
     audit_days: int = 365  # who decided what
     routing_days: int = 7  # the reasons for messages that reached no agent

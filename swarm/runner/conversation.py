@@ -181,7 +181,7 @@ class Conversation:
             match event:
                 case TextAdded(text=text):
                     say(text)
-                    self._output.log(text)
+                    self._output.log_text(text)
                 case StepShown():
                     self._output.step(event)
                     self._output.log(f"[{event.state}] {event.title}")

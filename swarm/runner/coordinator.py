@@ -112,10 +112,17 @@ class CoordinatorConnection:
         answer = await self._json("POST", f"/runs/{run_id}/usage", json=dict(usage))
         return list(answer.get("exceeded", []))
 
-    async def log(self, run_id: str, chunk: bytes, offset: int) -> None:
-        """Appends a chunk to the log of a run; ``offset`` is the number of bytes sent before."""
+    async def start(self, lease_token: str, about: Mapping[str, str]) -> str:
+        """Returns the id of the run under a lease, whose answer is not streamed."""
+        started = await self._json("POST", "/runs", json=dict(about), headers={LEASE_HEADER: lease_token})
+        return str(started["id"])
+
+    async def log(self, run_id: str, chunk: bytes, offset: int) -> int | None:
+        """Appends a chunk to the log of a run; ``offset`` is the number of bytes sent before. Returns the most bytes
+        that the log may have, if the coordinator tells."""
         headers = {"Content-Type": "text/plain; charset=utf-8", _LOG_OFFSET_HEADER: str(offset)}
-        await self._json("POST", f"/runs/{run_id}/log", content=chunk, headers=headers)
+        answer = await self._json("POST", f"/runs/{run_id}/log", content=chunk, headers=headers)
+        return answer.get("limit")
 
     async def request(self, request_id: str, wait_seconds: int = POLL_SECONDS) -> dict[str, Any]:
         """Returns a request to people, once it is decided or the time is over."""

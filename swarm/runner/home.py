@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 from swarm.clock import new_id
 from swarm.domain.errors import ConfigurationError
@@ -146,9 +147,8 @@ class RunnerHome:
 
     def _instance(self) -> str:
         path = self.folder / _INSTANCE
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if kept := path.read_text(encoding="utf-8").strip():
-                return kept
+        with contextlib.suppress(OSError, ValueError):  # missing, or damaged
+            return str(UUID(path.read_text(encoding="utf-8").strip()))
         instance = new_id()
         self._write(_INSTANCE, instance)
         return instance

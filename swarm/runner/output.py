@@ -16,18 +16,18 @@ import structlog
 from swarm.domain.text.secrets import Secrets, without_secrets
 from swarm.runner.coordinator import CoordinatorConnection, Refused, Unreachable
 from swarm.runner.port import StepShown, ToolState, UsageReported
+from swarm.runner.run_log import CHUNK_BYTES, RunLog
 
 MAX_TEXT_CHARACTERS: Final = 150_000
 """The coordinator takes 200,000 in one answer; the rest is for the end."""
 
-MAX_LOG_BYTES: Final = 8 << 20
 _PIECE_CHARACTERS: Final = 12_000
 _TITLE_CHARACTERS: Final = 200
-_CHUNK_BYTES: Final = 60_000
 _MANY_CALLS: Final = 9_000  # of the 10,000 that one answer may have
 _BATCH_SECONDS: Final = 0.4
 _LATE_BATCH_SECONDS: Final = 3.0  # after a thousand calls
 _USAGE_SECONDS: Final = 3.0
+_LOG_SECONDS: Final = 2.0
 _MOST_RETRY_SECONDS: Final = 10.0
 _CUT: Final = "\n\n(The rest is too long to be shown here.)"
 
@@ -49,7 +49,7 @@ async def repeated(call: Callable[[], Awaitable[T]]) -> T:
 
 
 class RunOutput:
-    """The output of one run. ``about`` names its inbox message or task; an empty one has no thread.
+    """The output of one run. ``about`` names its inbox message or task; empty: neither.
 
     ``refused`` is called once if the coordinator refuses more output, and ``exceeded`` with the budgets that are
     exceeded.
@@ -63,18 +63,19 @@ class RunOutput:
         refused: Callable[[Refused], object],
         exceeded: Callable[[list[dict[str, Any]]], object],
     ) -> None:
-        self.run_id: str | None = None
+        self.run_id: str | None = None  # of the log and the usage
+        self.is_streamed = False  # people see the text as it comes
         self.shown = ""  # the text so far, as people see it
         self._coordinator = coordinator
         self._lease_token = lease_token
         self._about = dict(about)
         self._refused, self._exceeded = refused, exceeded
-        self._secrets, self._log_secrets = Secrets(), Secrets()
+        self._secrets = Secrets()
         self._text = ""
         self._steps: dict[str, StepShown] = {}
         self._status = ""
-        self._logged = bytearray()
-        self._log_offset = self._log_bytes = 0
+        self._log = RunLog()
+        self._log_at = 0.0
         self._usage: dict[str, Any] = {}  # the last report of the CLI
         self._has_new_usage = False
         self._usage_at = 0.0
@@ -84,10 +85,18 @@ class RunOutput:
         self._is_refused = self._keeps_no_log = self._is_cut = False
 
     async def open(self) -> None:
-        """Starts the answer. Raises Refused, with ``conflict`` for work without a thread."""
+        """Starts the answer in the thread. Raises Refused, with ``conflict`` for work without a thread."""
         if self._about:
             opened = await repeated(lambda: self._stream("open", **self._about))
-            self.run_id = str(opened["turn_id"])
+            self.run_id, self.is_streamed = str(opened["turn_id"]), True
+
+    async def report(self) -> None:
+        """Starts a run that has a log and usage, but no answer in a thread. Without effect if it is refused."""
+        if self._about:
+            try:
+                self.run_id = await repeated(lambda: self._coordinator.start(self._lease_token, self._about))
+            except Refused as error:
+                _log.info("The coordinator keeps no log.", action="runner_no_log", error=error.message)
 
     def text(self, text: str) -> None:
         """Adds text to the answer."""
@@ -114,13 +123,11 @@ class RunOutput:
 
     def log(self, line: str) -> None:
         """Adds a line to the run's log."""
-        if self._log_bytes > MAX_LOG_BYTES or self.run_id is None or self._keeps_no_log:
-            return
-        self._log_secrets, safe = self._log_secrets.feed(line.rstrip("\n") + "\n")
-        data = safe.encode(errors="replace")
-        self._log_bytes += len(data)
-        self._logged += data if self._log_bytes <= MAX_LOG_BYTES else b"(The log is full.)\n"
-        self._dirty.set()
+        self._write(self._log.add, line)
+
+    def log_text(self, text: str) -> None:
+        """Adds text to the run's log, as it comes."""
+        self._write(self._log.write, text)
 
     def usage(self, usage: UsageReported) -> None:
         """Reports the usage of the run so far."""
@@ -134,10 +141,12 @@ class RunOutput:
         while not self._is_refused:
             await self._dirty.wait()
             await self.flush()
+            if self._log.waiting_bytes:
+                self._dirty.set()
             await asyncio.sleep(_BATCH_SECONDS if self._calls < 1000 else _LATE_BATCH_SECONDS)
 
     async def flush(self, *, is_last: bool = False) -> None:
-        """Sends everything so far. The last time, no usage is held back."""
+        """Sends everything so far. The last time, nothing is held back."""
         async with self._sending:
             self._dirty.clear()
             try:
@@ -145,8 +154,15 @@ class RunOutput:
             except Refused as error:
                 self._is_refused = True
                 self._refused(error)
-            await self._send_log()
+            await self._send_log(is_last=is_last)
             await self._send_usage(is_last=is_last)
+
+    async def end_reports(self) -> None:
+        """Sends the rest of the log, and the last usage: what was spent counts, whatever became of the work."""
+        async with self._sending:
+            await self._send_log(is_last=True)
+            if self._has_new_usage:
+                await self._report_usage()
 
     async def close(self, rest: str = "", result: str | None = None, failed: str | None = None) -> None:
         """Sends the last text and ends the answer. Raises Refused."""
@@ -167,18 +183,23 @@ class RunOutput:
         async with self._sending:
             return await self._report_usage()
 
+    def _write(self, write: Callable[[str], None], text: str) -> None:
+        if self.run_id is not None and not self._keeps_no_log:
+            write(text)
+            self._dirty.set()
+
     def _add(self, safe: str) -> None:
         if self._is_cut or not safe:
             return
         if len(self.shown) + len(safe) > MAX_TEXT_CHARACTERS:
             safe, self._is_cut = safe[: MAX_TEXT_CHARACTERS - len(self.shown)] + _CUT, True
         self.shown += safe
-        if self.run_id is not None:
+        if self.is_streamed:
             self._text += safe
             self._dirty.set()
 
     async def _send_answer(self) -> None:
-        if self._is_refused or self.run_id is None:
+        if self._is_refused or not self.is_streamed:
             return
         while self._text:
             piece = self._text[:_PIECE_CHARACTERS]
@@ -200,17 +221,22 @@ class RunOutput:
     async def _stream(self, action: str, **arguments: object) -> dict[str, Any]:
         return await self._coordinator.call("slack-stream", self._lease_token, action=action, **arguments)
 
-    async def _send_log(self) -> None:
-        while self._logged and self.run_id and not self._keeps_no_log:
-            run_id, chunk, offset = self.run_id, bytes(self._logged[:_CHUNK_BYTES]), self._log_offset
+    async def _send_log(self, *, is_last: bool) -> None:
+        log, now = self._log, asyncio.get_running_loop().time()
+        if is_last:
+            log.end()
+        elif log.waiting_bytes < CHUNK_BYTES and now < self._log_at + _LOG_SECONDS:
+            return
+        self._log_at = now
+        while log.waiting_bytes and self.run_id and not self._keeps_no_log:
+            run_id, chunk = self.run_id, log.chunk()
             try:
-                await repeated(lambda: self._coordinator.log(run_id, chunk, offset))  # noqa: B023 -- awaited here
+                limit = await repeated(lambda: self._coordinator.log(run_id, chunk, log.offset))  # noqa: B023 -- awaited here
             except Refused as error:
                 _log.info("The coordinator keeps no log.", action="runner_no_log", run=run_id, error=error.message)
-                self._keeps_no_log = True
+                self._keeps_no_log, self._log = True, RunLog()
                 return
-            del self._logged[: len(chunk)]
-            self._log_offset += len(chunk)
+            log.sent(len(chunk), limit)
 
     async def _send_usage(self, *, is_last: bool) -> None:
         wait_seconds = self._usage_at + _USAGE_SECONDS - asyncio.get_running_loop().time()

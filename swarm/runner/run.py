@@ -70,7 +70,7 @@ class Run:
         self._context = context
         self._settings, self._coordinator = context.settings, context.coordinator
         about = self._about() if trigger.get("thread") else {}
-        self._output = RunOutput(self._coordinator, self.token, about, self._on_refused, self._on_exceeded)
+        self._output = RunOutput(self._coordinator, self.token, self._about(), self._on_refused, self._on_exceeded)
         self._asks = HumanAsks(self._coordinator, self.token, about, self.token[-12:])
         self._background = BackgroundTasks()
         self.pending: deque[Trigger] = deque()  # notices to be handed into the session
@@ -121,8 +121,7 @@ class Run:
             self._task.cancel()
 
     async def _work(self) -> None:
-        if self._trigger.get("thread"):
-            await self._output.open()
+        await (self._output.open() if self._trigger.get("thread") else self._output.report())
         pump = asyncio.create_task(self._output.pump(), name="runner output")
         kept = ""
         try:
@@ -210,7 +209,7 @@ class Run:
                 await self._not_done(reason + _kept(workdir), rest)
 
     async def _done(self, text: str, result: str) -> None:
-        if self._output.run_id:
+        if self._output.is_streamed:
             try:
                 await self._output.close(text, result=result if self.task_id else None)
             except Refused as error:
@@ -224,8 +223,8 @@ class Run:
     async def _not_done(self, reason: str, rest: str = "") -> None:
         """Tells people why there is no answer, or no complete one."""
         _log.warning("A run has not done its work.", action="runner_not_done", reason=reason)
-        if self._output.run_id:
-            await self._output.flush(is_last=True)
+        await self._output.flush(is_last=True)
+        if self._output.is_streamed:
             await self._output.close(rest, failed=reason)
         elif self.task_id:
             await self._tool("task-fail", task_id=self.task_id, error=reason)
@@ -240,7 +239,7 @@ class Run:
             return f"\n\nThe branch could not be read: {error.message}"
         if changes is None or not changes.summary:
             return ""
-        if self._settings.show_diff and self._output.run_id:
+        if self._settings.show_diff and self._output.is_streamed:
             name = f"{changes.branch.rpartition('/')[2]}.diff"
             with suppress(Refused):  # where people must not see a file, or the work is over
                 await self._tool("slack-upload-file", **self._about(), name=name, text=changes.diff[:_DIFF_CHARACTERS])
@@ -262,20 +261,23 @@ class Run:
     async def _settle_lease(self, outcome: str, reason: str = "") -> None:
         if self.has_lease:
             self.has_lease = False
+            await self._output.end_reports()
             with suppress(Refused):  # it has ended already
                 await repeated(lambda: self._coordinator.finish(self.token, outcome, reason))
 
     async def _after_stop(self) -> None:
         """Ends the lease of a stopped run: the work of a runner that stops is given back."""
         had_lease, self.has_lease = self.has_lease, False
-        if not had_lease or self._stop not in (Stop.STOPPED, Stop.SHUTDOWN):
+        if not had_lease or self._stop is None:
             return
         with suppress(SwarmError, TimeoutError):
             async with asyncio.timeout(CANCEL_SECONDS):
                 if self._stop is Stop.SHUTDOWN:
-                    await self._output.flush()
+                    await self._output.flush(is_last=True)
                     await self._coordinator.release([self.token])
-                else:
+                    return
+                await self._output.end_reports()
+                if self._stop is Stop.STOPPED:
                     await self._coordinator.finish(self.token, "done")
 
     def _on_refused(self, error: Refused) -> None:

@@ -3,6 +3,9 @@
 It has three loops beside the runs: one polls while a run may be started, one renews the leases of all runs every third
 of their time and hands out the notices that come with them, one removes old worktrees.
 
+One agent has one runner. If the coordinator says that another one serves the agent, this one ends: at once at its
+start, later with all processes of its runs. Their leases are left alone, since they belong to the agent.
+
 A coordinator that does not answer is asked again; runs go on meanwhile. The runner stops in order: it takes no more
 work, gives runs a moment to end, gives the rest of the work back, and leaves, so that another runner may have its name.
 """
@@ -21,7 +24,7 @@ import structlog
 from swarm.domain.errors import ConfigurationError
 from swarm.processes.background import BackgroundTasks
 from swarm.runner.conversation import RunContext
-from swarm.runner.coordinator import CoordinatorConnection, Refused, Trigger, Unreachable
+from swarm.runner.coordinator import POLL_SECONDS, CoordinatorConnection, Refused, Trigger, Unreachable
 from swarm.runner.port import CliDoor
 from swarm.runner.run import Run, Stop
 from swarm.runner.sessions import Sessions, thread_key
@@ -65,18 +68,25 @@ class Runner:
             sessions=Sessions(settings.home),
             workdirs=workdirs,
         )
+        self._ready: Callable[[], object] = lambda: None
         self._breaker = Breaker(settings.pause_seconds)
         self._runs: dict[str, Run] = {}  # by lease token
         self._tasks = BackgroundTasks()
         self._is_free = asyncio.Event()
         self._is_free.set()
         self._renew_seconds = _MOST_RENEW_SECONDS
+        self._has_served = False
+        self._is_replaced = False  # another runner serves the agent
 
-    async def serve(self, stopping: asyncio.Event, at_once: asyncio.Event) -> None:
-        """Works until ``stopping`` is set, and then ends in order; ``at_once`` shortens that.
+    async def serve(
+        self, stopping: asyncio.Event, at_once: asyncio.Event, ready: Callable[[], object] = lambda: None
+    ) -> None:
+        """Works until ``stopping`` is set, and then ends in order; ``at_once`` shortens that. ``ready`` is called when
+        the coordinator has accepted this runner.
 
         Raises ConfigurationError if the coordinator refuses this runner: its token, or a second one of the name.
         """
+        self._ready = ready
         loops = [
             asyncio.create_task(self._poll(), name="runner poll"),
             asyncio.create_task(self._renew(), name="runner renew"),
@@ -106,7 +116,7 @@ class Runner:
         while True:
             limit = await self._room()
             try:
-                triggers = await self._coordinator.poll(limit)
+                triggers = await self._coordinator.poll(limit, POLL_SECONDS if self._has_served else 0)
                 pause = 1.0
             except Unreachable as error:
                 _log.warning("The coordinator does not answer.", action="runner_away", error=error.message, wait=pause)
@@ -114,7 +124,10 @@ class Runner:
                 pause = min(2 * pause, _MOST_RETRY_SECONDS)
                 continue
             except Refused as error:
-                raise _refused(error, self._settings) from error
+                raise self._refused(error) from error
+            if not self._has_served:
+                self._has_served = True
+                self._ready()
             for trigger in triggers:
                 await self._dispatch(trigger)
 
@@ -189,7 +202,7 @@ class Runner:
                 _log.warning("The leases were not renewed.", action="runner_away", error=error.message)
                 self._renew_seconds = _LEAST_RENEW_SECONDS  # the coordinator may return shortly before they end
             except Refused as error:
-                raise _refused(error, self._settings) from error
+                raise self._refused(error) from error
 
     async def _renewed(self, beat: dict[str, Any]) -> None:
         for renewed in beat["renewed"]:
@@ -208,7 +221,13 @@ class Runner:
             await asyncio.sleep(_TIDY_SECONDS)
 
     async def _end(self, at_once: asyncio.Event) -> None:
-        """Ends all runs: the rest of their work is given back after a moment."""
+        """Ends all runs: the rest of their work is given back after a moment, or left alone if it is another's."""
+        if self._is_replaced:
+            for run in self.runs:
+                run.stop(Stop.LOST)
+            await self._tasks.wait(_CANCEL_SECONDS)
+            await self._tasks.end()
+            return
         hurry = asyncio.create_task(at_once.wait())
         for seconds in (self._settings.stop_seconds, _CANCEL_SECONDS):
             if self._runs:
@@ -224,19 +243,23 @@ class Runner:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._coordinator.leave()
 
-
-def _refused(error: Refused, settings: RunnerSettings) -> Exception:
-    """Returns what the operator can do about a refused poll."""
-    match error.code:
-        case "conflict":
-            return ConfigurationError(f"Another runner is '{settings.name}' already: {error.message}", hint=error.hint)
-        case "unauthorized" | "forbidden":
-            return ConfigurationError(
-                f"The coordinator does not accept the token of '{settings.name}': {error.message}",
-                hint=f"If the agent was removed or its token replaced, delete {settings.home / 'token'} or set "
-                "SWARM_TOKEN.",
-            )
-    return error
+    def _refused(self, error: Refused) -> Exception:
+        """Returns what the operator can do about a refused poll or renewal."""
+        name = self._settings.name
+        match error.code:
+            case "conflict":
+                self._is_replaced = True
+                if not self._has_served:
+                    return ConfigurationError(error.message, hint=error.hint)
+                ended = f", so {len(self._runs)} of its runs were ended here" if self._runs else ""
+                return ConfigurationError(f"Another runner has taken over '{name}'{ended}.", hint=error.hint)
+            case "unauthorized" | "forbidden":
+                return ConfigurationError(
+                    f"The coordinator does not accept the token of '{name}': {error.message}",
+                    hint=f"If the agent was removed or its token replaced, delete {self._settings.home / 'token'} or "
+                    "set SWARM_TOKEN.",
+                )
+        return error
 
 
 def _renew_seconds(trigger: Trigger) -> float:

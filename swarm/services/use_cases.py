@@ -8,6 +8,7 @@ from typing import Self
 
 from swarm.domain.access import Me
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
+from swarm.domain.model.runs import MOST_LOG_BYTES
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, Directory, SlackFiles, UserGroups
 from swarm.services.builtin.model_usage import ModelUsageLog
@@ -77,6 +78,7 @@ class Services:
         slack_files: SlackFiles,
         *,
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
+        run_log_cap_bytes: int = MOST_LOG_BYTES,
         forget_name: Callable[[str], None] = lambda person: None,
         groups: UserGroups = NO_GROUPS,
         standings: Standings | None = None,
@@ -106,7 +108,7 @@ class Services:
             explanations=Explanations(database, me.team),
             overview=Overview(database),
             model_usage=ModelUsageLog(database),
-            run_logs=RunLogs(database),
+            run_logs=RunLogs(database, run_log_cap_bytes),
             run_usage=RunUsage(database, operating_policy, requests),
             people=PersonalData(database, operating_policy, directory, forget_name),
             requests=requests,

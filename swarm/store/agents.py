@@ -6,17 +6,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import orjson
-from sqlalchemy import Text, and_, bindparam, case, func, insert, literal_column, select, union_all, update
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
-from swarm.clock import new_id
+from swarm.clock import SECOND, new_id
 from swarm.domain.errors import Conflict
-from swarm.domain.model.agents import Agent, Load, Reach, Role
+from swarm.domain.model.agents import Agent, Instance, Load, Reach, Role
 from swarm.domain.model.leases import LeaseKind
 from swarm.store import history
-from swarm.store.bridge.statements import Row, Statement, every_column, given, literally, row_mapper
+from swarm.store.bridge.statements import InsertFactory, Row, Statement, every_column, given, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, threads
-from swarm.store.tables.agents import agent_tokens
+from swarm.store.tables.agents import agent_instances, agent_tokens
 from swarm.store.tables.work import leases, tasks
 
 _present = agents.c.revoked_at.is_(None)
@@ -40,8 +55,15 @@ _given_tokens = given(token_hash=Text)
 # Waits for a concurrent rotation, and a later rotation waits for this transaction. The statement that revokes a token
 # locks nothing that a claim waits for.
 _valid_tokens = (
-    select(agent_tokens.c.token_hash, agent_tokens.c.agent_id)
+    select(
+        agent_tokens.c.token_hash,
+        agent_tokens.c.agent_id,
+        agent_instances.c.instance_id,
+        agent_instances.c.began_at,
+        agent_instances.c.seen_at,
+    )
     .join(_given_tokens, agent_tokens.c.token_hash == _given_tokens.c.token_hash)
+    .outerjoin(agent_instances, agent_instances.c.agent_id == agent_tokens.c.agent_id)
     .where(agent_tokens.c.revoked_at.is_(None))
     .order_by(agent_tokens.c.token_hash)
 )
@@ -93,6 +115,36 @@ _REVOKE_TOKENS = Statement(
 )
 
 
+_i = agent_instances.c
+
+
+def _serve(insert: InsertFactory) -> Executable:
+    new = insert(agent_instances).values(
+        agent_id=bindparam("agent_id"),
+        instance_id=bindparam("instance_id"),
+        began_at=bindparam("now"),
+        seen_at=bindparam("now"),
+    )
+    is_same = _i.instance_id == new.excluded.instance_id
+    return new.on_conflict_do_update(
+        index_elements=["agent_id"],
+        set_={
+            "instance_id": new.excluded.instance_id,
+            "began_at": case((is_same, _i.began_at), else_=new.excluded.began_at),
+            "seen_at": new.excluded.seen_at,
+        },
+        where=or_(is_same, _i.seen_at <= bindparam("before", type_=BigInteger)),
+    )
+
+
+_SERVE = Statement(_serve)
+_SERVING = Statement(select(agent_instances).where(_i.agent_id == bindparam("agent_id")))
+_LEAVE = Statement(
+    delete(agent_instances).where(_i.agent_id == bindparam("of_agent"), _i.instance_id == bindparam("instance_id"))
+)
+_LEAVE_ALL = Statement(delete(agent_instances).where(_i.agent_id == bindparam("of_agent")))
+
+
 def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
     """Registers an agent with its first token. Raises Conflict if the name is taken."""
     if not _add(tx, agent):
@@ -141,15 +193,33 @@ def by_token(tx: Transaction, token_hash: str) -> Agent | None:
     return replace(_agent(row), token_hash=token_hash) if row else None
 
 
-def valid_tokens(tx: Transaction, token_hashes: Iterable[str], *, wait: bool = True) -> set[tuple[str, str]]:
-    """Returns the valid tokens among these hashes, with the ids of their agents. On PostgreSQL they are locked, so that
-    none of them ends before this transaction.
+def valid_tokens(
+    tx: Transaction, token_hashes: Iterable[str], *, wait: bool = True
+) -> Mapping[tuple[str, str], Instance | None]:
+    """Returns the valid tokens among these hashes, with the ids of their agents, and the instance that serves each
+    agent. On PostgreSQL the tokens are locked, so that none of them ends before this transaction.
 
     A token that is just being rotated is waited for, or left out without ``wait``.
     """
     rows = [{"token_hash": token_hash} for token_hash in token_hashes]
     found = (_VALID_TOKENS if wait else _VALID_FREE_TOKENS).all(tx, given=rows) if rows else []
-    return {(row["token_hash"], row["agent_id"]) for row in found}
+    return {(row["token_hash"], row["agent_id"]): _instance(row) if row["instance_id"] else None for row in found}
+
+
+def serve(tx: Transaction, agent_id: str, instance_id: str, seconds: float) -> Instance | None:
+    """Records that an instance serves an agent now. Returns None, or the other instance that has been seen within
+    ``seconds``. Of two that begin at the same time, the second waits for the first and is then the other one.
+    """
+    before = tx.now - int(seconds * SECOND)
+    if _SERVE.run(tx, agent_id=agent_id, instance_id=instance_id, now=tx.now, before=before):
+        return None
+    row = _SERVING.first(tx, agent_id=agent_id)
+    return _instance(row) if row else serve(tx, agent_id, instance_id, seconds)
+
+
+def leave(tx: Transaction, agent_id: str, instance_id: str) -> bool:
+    """Records that an instance serves an agent no more. Returns False if it did not."""
+    return bool(_LEAVE.run(tx, of_agent=agent_id, instance_id=instance_id))
 
 
 def ended_tokens(tx: Transaction, since: int) -> list[str]:
@@ -213,14 +283,20 @@ def describe(tx: Transaction, agent_id: str, description: str, capabilities: tup
 
 def revoke(tx: Transaction, agent_id: str) -> bool:
     """Revokes an agent and its tokens. Returns False if the agent does not exist."""
-    _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
+    _end_tokens(tx, agent_id)
     return bool(_REVOKE.run(tx, agent_id=agent_id, now=tx.now))
 
 
 def rotate(tx: Transaction, agent_id: str, token_hash: str) -> None:
     """Replaces all tokens of an agent with one new token."""
-    _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
+    _end_tokens(tx, agent_id)
     _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent_id, now=tx.now)
+
+
+def _end_tokens(tx: Transaction, agent_id: str) -> None:
+    """Ends an agent's tokens, and with them the instance that has one."""
+    _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
+    _LEAVE_ALL.run(tx, of_agent=agent_id)
 
 
 def _add(tx: Transaction, agent: Agent) -> bool:
@@ -242,6 +318,7 @@ def _json(values: tuple[str, ...]) -> str:
     return orjson.dumps(list(values)).decode()
 
 
+_instance = row_mapper(Instance)
 _agent = row_mapper(Agent, "token_hash", capabilities=lambda row: tuple(orjson.loads(row["capabilities"])))
 
 

@@ -23,7 +23,7 @@ from swarm.store.tables import runs, sessions
 from swarm.store.tables.agents import agent_messages
 from swarm.store.tables.effects import deliveries, history
 from swarm.store.tables.requests import escalations, request_answers, requests
-from swarm.store.tables.runs import feedback, run_events, run_messages
+from swarm.store.tables.runs import feedback, run_events, run_log_pieces, run_messages
 from swarm.store.tables.sessions import session_messages
 from swarm.store.tables.threads import thread_messages
 from swarm.store.tables.work import inbox_messages, notices, tasks
@@ -58,6 +58,7 @@ _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     (run_events.c.payload, run_events.c.run_id.in_(_ended_runs)),
 )
 _JSON: Final = frozenset({run_events.c.payload})
+_LOGGED: Final = (run_log_pieces.c.text, run_log_pieces.c.run_id.in_(select(_t.id).where(_t.thread_id == _thread)))
 _part: Final[BindParameter[str]] = bindparam("part")
 
 
@@ -77,7 +78,10 @@ def _cut_whole(column: Column[Any], where: ColumnElement[bool]) -> Statement:
     return Statement(lambda _: update(column.table).where(where, column == _part).values({column: TOMBSTONE}))
 
 
-_CUTS: Final = [(_cut(column, where), column in _JSON) for column, where in _IN_THREAD]
+_CUTS: Final = [
+    *((_cut(column, where), column in _JSON) for column, where in _IN_THREAD),
+    *((_cut(*_LOGGED), is_json) for is_json in (False, True)),  # programs write both texts and JSON
+]
 _CUTS_WHOLE: Final = [_cut_whole(column, where) for column, where in _IN_THREAD if column not in _JSON]
 _CUT_POSTS: Final = _cut(
     _tm.text,
@@ -332,6 +336,10 @@ _FORGET_COMMENTS: Final = Statement(
     .values(comment=None)
 )
 _FORGET_EVENTS: Final = Statement(delete(run_events).where(run_events.c.run_id == bindparam("of_run")))
+# Emptied, not deleted, because the runner may send more, and counts what it has sent.
+_FORGET_LOG: Final = Statement(
+    update(run_log_pieces).where(run_log_pieces.c.run_id == bindparam("of_run")).values(text="")
+)
 _asked_by = (requests.c.run_id == bindparam("of_run")) & requests.c.ended_at.is_not(None)
 _FORGET_ASKED: Final = Statement(update(requests).where(_asked_by).values(payload='{"key":"","title":""}'))
 _FORGET_ANSWERS: Final = Statement(
@@ -374,7 +382,7 @@ def last_deleted(tx: Transaction) -> int:
 
 def _forget_run(tx: Transaction, run: Row) -> int:
     erased = _FORGET_ANSWER.run(tx, of_run=run["id"])
-    for statement in (_FORGET_EVENTS, _FORGET_ASKED, _FORGET_ANSWERS):
+    for statement in (_FORGET_EVENTS, _FORGET_LOG, _FORGET_ASKED, _FORGET_ANSWERS):
         erased += statement.run(tx, of_run=run["id"])
     sources = [run["task_id"]] if run["task_id"] else from_json(run["inbox_message_ids"])
     return erased + sum(_forget_source(tx, source, is_kept=True, run=run["agui_run_id"]) for source in sources)

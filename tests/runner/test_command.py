@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from swarm.clock import new_id
 from tests.runner.conftest import Office, fake
 from tests.support.processes import Process
 from tests.support.stage import OPERATOR_TOKEN
@@ -125,3 +126,88 @@ async def test_a_killed_runner_leaves_no_process_and_its_work_is_done_once_by_th
     shown = await office.says(ts, "Finished.")
     assert sum(text.count("Finished.") for text in shown) == 1
     assert any("incomplete" in text for text in shown) or len(shown) > 1
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-01")
+async def test_a_second_runner_of_a_name_is_refused_on_another_machine_until_the_first_stops(office: Office) -> None:
+    first = started(office, "normal")
+    await first.says("works with")
+    elsewhere = {"SWARM_HOME": str(office.folder / "another machine")}
+    second = started(office, "normal", **elsewhere)
+    assert await second.exit_code(30) == 1
+    assert "works with" not in second.output
+    (line,) = second.output.splitlines()
+    assert line.startswith(f"swarm: The agent '{office.name}' is served by another instance, since ")
+    first.send(signal.SIGTERM)
+    assert await first.exit_code(15) == 0
+    third = started(office, "normal", **elsewhere)
+    await third.says("works with")
+    _, task_id = await office.delegate()
+    await office.ended(task_id, "completed")
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-01", "RUN-02", "SEC-07")
+async def test_a_runner_that_was_replaced_ends_its_processes_and_leaves_the_work_to_its_successor(
+    office: Office,
+) -> None:
+    runner = started(office, "ignores")
+    await office.online()
+    ts, task_id = await office.delegate()
+    await office.twin.until(ts, lambda seen: any("I think" in text for text in seen.answers))
+    (path,) = (office.folder / "swarm").rglob("instance")
+    worker, old, new = office.stage.visitor(office.http, office.token), path.read_text().strip(), new_id()
+    # As if it had been away for longer than a lease, and somebody else had begun.
+    for method, route, instance in (("DELETE", "/me/instance", old), ("GET", "/poll?wait_seconds=0", new)):
+        answer = await worker.ask(method, route, headers={"X-Swarm-Instance": instance})
+        assert answer.is_success
+    assert await runner.exit_code(40) == 1
+    assert f"Another runner has taken over '{office.name}', so 1 of its runs were ended here." in runner.output
+    await office.gone()
+    assert (await office.task(task_id))["status"] == "in_progress"  # until its lease ends
+    assert (await worker.ask("GET", "/poll?wait_seconds=0", headers={"X-Swarm-Instance": old})).status_code == 409
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-03")
+async def test_the_log_of_a_task_is_shown_while_it_is_written_and_afterwards(office: Office) -> None:
+    commands, env = office.stage.processes, office.stage.environment
+    await office.start(fake("waits"))
+    ts, task_id = await office.delegate()
+    await office.twin.until(ts, lambda seen: any("Begun." in text for text in seen.answers))
+    follows = commands.fork("logs", "swarm.cli.main", "logs", task_id, "--follow", env=env)
+    await follows.says("Begun.")
+    (office.folder / "go").write_text("")
+    assert await follows.exit_code(60) == 0
+    assert "Finished." in follows.output
+    await office.ended(task_id, "completed")
+    for arguments in ([task_id], [task_id, "--run", "1"]):
+        shown = await commands.command("logs", *arguments, env=env)
+        assert (shown.code, shown.out.split()) == (0, ["Begun.", "Finished."])
+        assert f"Run 1 of 1, by {office.name}, since" in shown.err
+    about = await commands.command("tasks", "show", task_id, env=env)
+    assert f"logs: of 1 run(s), see `swarm logs {task_id}`" in about.out
+    none = await commands.command("logs", task_id, "--run", "2", env=env)
+    assert (none.code, none.err) == (1, "swarm: There is no run 2: the task has 1.\n")
+    made = await office.lead.uses("create-task", title="count", description="count")
+    nothing = await commands.command("logs", made["id"], env=env)
+    assert (nothing.code, nothing.err) == (0, "No agent has worked on this task yet.\n")
+    unknown = await commands.command("logs", "nothing", env=env)
+    assert unknown.code == 1
+    assert "There is no task and no run 'nothing'" in unknown.err
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-03")
+async def test_who_stops_following_sees_no_error(office: Office) -> None:
+    await office.start(fake("hangs"))
+    made = await office.lead.uses("create-task", title="count", description="count", agent=office.name)
+    await office.ended(made["id"], "in_progress")
+    follows = office.stage.processes.fork(
+        "logs", "swarm.cli.main", "logs", made["id"], "--follow", env=office.stage.environment
+    )
+    await follows.says("I think about it.")
+    follows.send(signal.SIGINT)
+    assert await follows.exit_code(15) in (0, 130)
+    assert "Traceback" not in follows.output

@@ -11,6 +11,7 @@ from swarm.runner import output
 from swarm.runner.coordinator import Refused, Unreachable
 from swarm.runner.output import RunOutput
 from swarm.runner.port import StepShown, ToolState, UsageReported
+from swarm.runner.run_log import RunLog
 
 
 class FakeCoordinator:
@@ -20,6 +21,8 @@ class FakeCoordinator:
         self.away = away
         self.calls: list[dict[str, Any]] = []
         self.logged = b""
+        self.chunks: list[bytes] = []
+        self.limit, self.log_refuses = 8_000_000, ""
         self.used: list[dict[str, Any]] = []
         self.exceeded: list[dict[str, Any]] = []
         self.refuses: str | None = None
@@ -31,9 +34,14 @@ class FakeCoordinator:
             raise Refused(self.refuses, "no more")
         return {"turn_id": "run-1"}
 
-    async def log(self, run_id: str, chunk: bytes, offset: int) -> None:
+    async def log(self, run_id: str, chunk: bytes, offset: int) -> int:
+        assert len(chunk) <= 64 * 1024
+        self.chunks.append(chunk)
         self.logged = self.logged[:offset] + chunk
         self._answer()
+        if self.log_refuses:
+            raise Refused(self.log_refuses, "no more")
+        return self.limit
 
     async def usage(self, run_id: str, usage: dict[str, Any]) -> list[dict[str, Any]]:
         self.used.append(usage)
@@ -91,19 +99,87 @@ async def test_a_long_answer_is_sent_in_pieces_and_cut_at_the_limit() -> None:
 
 
 @pytest.mark.req("RUN-03")
-async def test_the_log_is_sent_in_chunks_by_offset_and_ends_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "MAX_LOG_BYTES", 100_000)
+async def test_the_log_is_sent_in_chunks_of_whole_lines_by_offset_and_lost_answers_double_nothing() -> None:
     coordinator = FakeCoordinator()
     out = await opened(coordinator)
     coordinator.away = 1
     for number in range(30_000):
+        out.log(f"zeile ö {number}")
+    await out.flush()
+    assert coordinator.logged.decode().splitlines() == [f"zeile ö {number}" for number in range(30_000)]
+    assert all(chunk.endswith(b"\n") for chunk in coordinator.chunks)
+
+
+@pytest.mark.req("RUN-03")
+async def test_of_a_long_log_the_start_and_the_end_are_sent_within_the_coordinators_limit() -> None:
+    coordinator = FakeCoordinator()
+    coordinator.limit = 100_000
+    out = await opened(coordinator)
+    out.log("line 0")
+    await out.flush()
+    for number in range(1, 30_000):
         out.log(f"line {number}")
     await out.flush()
-    lines = coordinator.logged.decode().splitlines()
-    assert lines[:2] == ["line 0", "line 1"]
-    assert lines[-1] == "(The log is full.)"
-    assert lines[:-1] == [f"line {number}" for number in range(len(lines) - 1)]
-    assert len(coordinator.logged) <= 100_100
+    assert len(coordinator.logged) < 75_000  # the end is for the end
+    await out.flush(is_last=True)
+    assert 99_000 < len(coordinator.logged) < 100_000
+    before, note, after = coordinator.logged.decode().partition("\n(")
+    first, last = before.splitlines(), after.partition("\n\n")[2].splitlines()
+    assert first == [f"line {number}" for number in range(len(first))]
+    assert last == [f"line {number}" for number in range(30_000 - len(last), 30_000)]
+    left_out = int(after.partition(" ")[0])
+    assert left_out == sum(len(f"line {number}\n") for number in range(len(first), 30_000 - len(last))), note
+
+
+@pytest.mark.req("RUN-03")
+async def test_text_is_logged_as_it_comes_and_lines_begin_a_line() -> None:
+    coordinator = FakeCoordinator()
+    out = await opened(coordinator)
+    for text in ("Let ", "me see"):
+        out.log_text(text)
+    out.log("[completed] Reading")
+    out.log("done")
+    out.log_text("The end.")
+    await out.end_reports()
+    assert coordinator.logged == b"Let me see\n[completed] Reading\ndone\nThe end."
+
+
+@pytest.mark.req("RUN-03")
+async def test_a_refused_log_is_no_longer_sent_nor_kept() -> None:
+    coordinator = FakeCoordinator()
+    coordinator.log_refuses = "too_large"
+    out = await opened(coordinator)
+    for _ in range(3):
+        out.log("line")
+        await out.flush(is_last=True)
+    assert len(coordinator.chunks) == 1
+    assert coordinator.text == ""
+
+
+@pytest.mark.req("RUN-03")
+async def test_a_log_waits_a_little_so_that_a_talkative_program_costs_few_calls() -> None:
+    coordinator = FakeCoordinator()
+    out = await opened(coordinator)
+    for number in range(5):
+        out.log(f"line {number}")
+        await out.flush()
+    assert coordinator.logged == b"line 0\n"
+    await out.end_reports()
+    assert coordinator.logged.count(b"\n") == 5
+
+
+@pytest.mark.req("RUN-03")
+def test_a_log_without_line_breaks_is_cut_between_characters_and_needs_little_memory() -> None:
+    log = RunLog(max_bytes=1_000_000)
+    for _ in range(100):
+        log.add("ö" * 40_000)
+    assert log.waiting_bytes <= 1_000_000
+    log.end()
+    assert log.waiting_bytes <= 1_000_000
+    while log.waiting_bytes:
+        chunk = log.chunk()
+        chunk.decode()
+        log.sent(len(chunk))
 
 
 @pytest.mark.req("RUN-03", "RUN-06")

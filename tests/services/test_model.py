@@ -27,7 +27,8 @@ from swarm.domain.model.leases import LEASE_SECONDS, MAX_MESSAGE_ATTEMPTS, Finis
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
-from swarm.services.inbox.claim import ClaimCall, claim
+from swarm.services.inbox.claim import claim
+from swarm.services.inbox.claim_calls import ClaimCall
 from swarm.services.intake.posted import Posted
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief

@@ -66,6 +66,7 @@ KEPT: Final = {
     "threads.created_at",
     "threads.queued_notice_at",
     "run_events.created_at",
+    "run_log_pieces.created_at",
     "runs.ended_at",
     "runs.retried_at",
     "runs.stop_requested_at",

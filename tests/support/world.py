@@ -20,7 +20,8 @@ from swarm.domain.model.threads import (
 )
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.inbox.claim import ClaimCall, claim
+from swarm.services.inbox.claim import claim
+from swarm.services.inbox.claim_calls import ClaimCall
 from swarm.services.inbox.triggers import ClaimContents
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
@@ -90,6 +91,7 @@ def holding(trigger: Trigger, agent: Agent, request_id: str | None = None) -> Ca
 def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[ClaimContents]:
     """Claim for one agent in a transaction of the test's own."""
     (claimed,) = claim(tx, [ClaimCall(agent_id=agent_id, limit=limit, hold=hold)])
+    assert isinstance(claimed, list)
     return claimed
 
 

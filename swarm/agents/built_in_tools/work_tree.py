@@ -19,13 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from swarm.agents.toolbox.tool import CallTool, ToolAnswer, failed
+from swarm.domain.text.characters import without_escapes
 from swarm.processes.captured import Ran
-
-_ESCAPES: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
-    r"|\x1b[ -/]*[0-~]"
-)
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all except tab and line feed
 _CREDENTIALS: Final = re.compile(r"(https?://)[^\s/@]+@")
@@ -70,7 +65,7 @@ def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:
 
 def readable(text: str) -> str:
     """Returns a program's output without escape sequences, control characters and credentials in addresses."""
-    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    lines = without_escapes(text).replace("\r\n", "\n").replace("\r", "\n")
     return _CREDENTIALS.sub(r"\1…@", _CONTROLS.sub("", lines)).strip("\n")
 
 

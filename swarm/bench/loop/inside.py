@@ -23,7 +23,8 @@ from swarm.bench.stage import other_programs, scratch
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.inbox.claim import ClaimCall, lease_due
+from swarm.services.inbox.claim import lease_due
+from swarm.services.inbox.claim_calls import ClaimCall
 from swarm.services.outbox.deliver import POST_LANES
 from swarm.services.rules.leases import FinishCall, finish
 from swarm.store import deliveries, reactions

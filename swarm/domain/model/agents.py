@@ -67,6 +67,15 @@ class Agent:
         return is_online(self.last_seen_at, now, offline_after_seconds, started_at)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instance:
+    """The program that serves an agent, by the id that it has chosen; times in microseconds since 1970 UTC."""
+
+    instance_id: str
+    began_at: int
+    seen_at: int
+
+
 def is_online(last_seen_at: int | None, now: int, offline_after_seconds: float, started_at: int) -> bool:
     """Whether an agent has polled or renewed within ``offline_after_seconds``; an agent never seen is offline.
 

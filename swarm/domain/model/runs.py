@@ -12,6 +12,13 @@ from typing import Final
 
 from swarm.domain.model.states import step
 
+MOST_LOG_BYTES: Final = 8 * 1024 * 1024
+"""The maximum size of one run's log, unless the operator sets another one."""
+
+MAX_LOG_CHUNK_BYTES: Final = 64 * 1024
+MAX_LOG_PIECES: Final = 50_000
+"""The maximum number of calls for one log, so that small pieces do not fill the database."""
+
 
 class RunStatus(StrEnum):
     """The life cycle of a run.

@@ -37,6 +37,12 @@ _UNCLEAN: Final = re.compile(f"[{_BREAKS}{_IGNORED}\ud800-\udfff]")
 _ESCAPE: Final = re.compile(rb"\\[bfru]")
 """JSON's escapes of invisible characters. An escaped backslash before one of these letters looks the same."""
 
+_TERMINAL_ESCAPE: Final = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
+    r"|\x1b[ -/]*[0-~]"
+)
+
 _PRINTABLE_ASCII: Final = bytes(range(0x20, 0x7F))
 
 _JOINERS: Final = frozenset("\u200c\u200d")
@@ -175,6 +181,13 @@ def data_for_model(value: Any) -> Any:
             return [data_for_model(part) for part in value]
         case _:
             return value
+
+
+def without_escapes(text: str) -> str:
+    """Returns text without the escape sequences of terminals, such as colours. `strip_invisible` would leave their
+    visible parts.
+    """
+    return _TERMINAL_ESCAPE.sub("", text)
 
 
 def for_terminal(text: object) -> str:

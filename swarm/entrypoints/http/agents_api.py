@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from swarm.domain.errors import Forbidden, NotFound
+from swarm.domain.errors import Forbidden, Invalid, NotFound
 from swarm.domain.json_shapes import TrayShape, shape, tray_shape
 from swarm.domain.model.agents import Role
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
-from swarm.entrypoints.web.identity import Identities, Office
+from swarm.entrypoints.web.identity import Identities, Office, instance_id
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.entrypoints.web.schema import (
     AgentChange,
@@ -49,6 +49,10 @@ def agent_router(services: Services, identities: Identities, warnings: Warnings 
     add = router.add_api_route
     gone = problems(401, 403, 404)
     add("/me", routes.me, response_model=AgentRow, tags=["agent"], responses=problems(401, 403))
+    add(
+        "/me/instance", routes.leave, methods=["DELETE"], status_code=HTTPStatus.NO_CONTENT, tags=["agent"],
+        responses=problems(401, 403, 422, 503),
+    )  # fmt: skip
     add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403))
     add("/agents", routes.everyone, response_model=Agents, tags=["operator"], responses=problems(401, 403))
     add(
@@ -83,6 +87,19 @@ class _AgentRoutes:
         """Return the calling agent."""
         agent = await self._identities.agent(request.scope)
         return Answer(_agent_row(await self._present(agent.id)))
+
+    async def leave(self, request: Request) -> Response:
+        """End the instance of X-Swarm-Instance, so that another program may serve the agent at once. An instance that
+        does not serve the agent, or no longer does, changes nothing.
+        """
+        agent = await self._identities.agent(request.scope)
+        instance = instance_id(request.scope)
+        if instance is None:
+            raise Invalid(
+                "The header X-Swarm-Instance is missing.", fields={"X-Swarm-Instance": "the id of your instance"}
+            )
+        await self._agents.leave(agent, instance)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def tray(self, request: Request) -> Response:
         """Return the calling agent's tray: a summary of its pending work."""

@@ -26,7 +26,7 @@ from swarm.domain.model.triggers import Trigger
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.errors import MethodNotAllowed
-from swarm.entrypoints.web.identity import Identities
+from swarm.entrypoints.web.identity import Identities, instance_id
 from swarm.entrypoints.web.schema import (
     Finish,
     FinishedNextShape,
@@ -95,7 +95,7 @@ class PollRoute:
         agent = await self._identities.agent(scope)
         wanted = _parse_poll(scope["query_string"])
         client: ClientConnection = scope[CLIENT]
-        triggers = await self._poll_unless_gone(agent, wanted, client)
+        triggers = await self._poll_unless_gone(agent, wanted, instance_id(scope), client)
         if triggers is None:
             return
         if triggers and client.has_gone:
@@ -104,7 +104,7 @@ class PollRoute:
         await Answer(shape(Polled, triggers=triggers))(scope, receive, send)
 
     async def _poll_unless_gone(
-        self, agent: Agent, wanted: PollRequest, client: ClientConnection
+        self, agent: Agent, wanted: PollRequest, instance: str | None, client: ClientConnection
     ) -> list[Trigger] | None:
         """Returns the triggers, or None if the client disconnected first. In that case the poll was cancelled and
         claimed nothing."""
@@ -112,7 +112,13 @@ class PollRoute:
         assert poll is not None
         client.call_on_leave(poll.cancel)
         try:
-            return await self._polls.poll(agent, wait_seconds=wanted.wait_seconds, limit=wanted.limit, hold=wanted.hold)
+            return await self._polls.poll(
+                agent,
+                wait_seconds=wanted.wait_seconds,
+                limit=wanted.limit,
+                hold=wanted.hold,
+                instance_id=instance,
+            )
         except asyncio.CancelledError:
             if not client.has_gone or poll.uncancel() > 0:
                 raise  # any other cancellation ends this task
@@ -132,7 +138,7 @@ class _LeaseRoutes:
     async def renew(self, request: Request) -> Answer:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Renewal)
-        beat = await self._work.renew(agent, said.tokens)
+        beat = await self._work.renew(agent, said.tokens, instance_id(request.scope))
         renewed = [LeaseShape(token=token, expires_at=to_iso(until)) for token, until in beat.renewed.expiries]
         return Answer(shape(RenewedShape, beat, beat.renewed, renewed=renewed))
 
@@ -146,7 +152,8 @@ class _LeaseRoutes:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Finish)
         client: ClientConnection = request.scope[CLIENT]
-        ended = await self._work.finish(agent, said.tokens, said.outcome, said.reason, next_limit=said.next)
+        instance = instance_id(request.scope)
+        ended = await self._work.finish(agent, said.tokens, said.outcome, said.reason, said.next, instance)
         if ended.triggers and client.has_gone:
             await self._polls.give_back([trigger.lease_token for trigger in ended.triggers])
         return Answer(shape(FinishedNextShape if said.next else FinishedShape, ended, finished=ended.ended))

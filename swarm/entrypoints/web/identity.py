@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -12,7 +13,7 @@ from typing import Final
 from starlette.types import Scope
 
 from swarm.domain.access import OPERATOR
-from swarm.domain.errors import Forbidden, Unauthorized
+from swarm.domain.errors import Forbidden, Invalid, Unauthorized
 from swarm.domain.model.agents import Agent, Role
 from swarm.services.operate.agents import AgentRegistry
 from swarm.services.rules.credentials import AgentTokenCache
@@ -20,12 +21,16 @@ from swarm.services.rules.credentials import AgentTokenCache
 LEASE_HEADER: Final = "x-swarm-lease"
 """The header that contains a run's lease token."""
 
+INSTANCE_HEADER: Final = "x-swarm-instance"
+"""The header that contains the id of the program that serves the agent."""
+
 CALLER: Final = "swarm.agent"
 """The key under which a request's scope contains the calling agent."""
 
 CALL: Final = "swarm.call"
 """The key under which a request's scope contains its `_AgentCall`."""
 
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAX_TOKEN_BYTES: Final = 1024
 
 
@@ -154,6 +159,21 @@ class Identities:
         if CALL not in scope:
             scope[CALL] = _AgentCall(self._credentials, agent)
         return agent
+
+
+def instance_id(scope: Scope) -> str | None:
+    """Returns the id of the program that calls, or None if it names none. Raises Invalid for anything but one UUID."""
+    name = INSTANCE_HEADER.encode()
+    given = {bytes(value).decode("latin-1").strip().lower() for header, value in scope["headers"] if header == name}
+    if not given:
+        return None
+    if len(given) > 1 or not _UUID.fullmatch(found := given.pop()):
+        raise Invalid(
+            "The header X-Swarm-Instance is not valid.",
+            hint="Make up one UUID when the program starts, and send it with every call.",
+            fields={"X-Swarm-Instance": "one UUID, such as 0190a0c4-7d3e-7000-8000-000000000000"},
+        )
+    return found
 
 
 def bearer_token(scope: Scope) -> bytes:

@@ -60,12 +60,19 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
 def _hot_paths() -> dict[str, Any]:
     """Returns the descriptions of ``/poll`` and ``/leases/…``."""
     return {
-        "/poll": {"get": _POLL | _answers(Polled, 401, 403, 422, 429, 503)},
-        "/leases/renew": _post("Renew leases, and receive notices", Renewal, RenewedShape),
+        "/poll": {"get": _POLL | _answers(Polled, 401, 403, 409, 422, 429, 503)},
+        "/leases/renew": _post("Renew leases, and receive notices", Renewal, RenewedShape, 409, instance=True),
         "/leases/release": _post("Give work back without counting an attempt", Release, Released),
-        "/leases/finish": _post("End work", Finish, FinishedNextShape, 409),
+        "/leases/finish": _post("End work", Finish, FinishedNextShape, 409, instance=True),
     }
 
+
+_INSTANCE: Final[dict[str, Any]] = {
+    "name": "X-Swarm-Instance",
+    "in": "header",
+    "description": "The id of the program that serves the agent. While it is there, another one is refused with 409.",
+    "schema": {"type": "string", "format": "uuid"},
+}
 
 _POLL: Final[dict[str, Any]] = {
     "tags": ["agent"],
@@ -84,13 +91,17 @@ _POLL: Final[dict[str, Any]] = {
             "description": "Keep the lease and its thread until the lease is finished, even if everything is answered.",
             "schema": {"type": "boolean", "default": False},
         },
+        _INSTANCE,
     ],
 }
 
 
-def _post(summary: str, body: type[BaseModel], result: type[Any], *more_statuses: int) -> dict[str, Any]:
+def _post(
+    summary: str, body: type[BaseModel], result: type[Any], *more_statuses: int, instance: bool = False
+) -> dict[str, Any]:
     answers = _answers(result, 400, 401, 403, *more_statuses, 413, 422, 503)
-    return {"post": {"tags": ["agent"], "summary": summary} | takes(body) | answers}
+    parameters: dict[str, Any] = {"parameters": [_INSTANCE]} if instance else {}
+    return {"post": {"tags": ["agent"], "summary": summary} | parameters | takes(body) | answers}
 
 
 def _answers(result: type[Any], *statuses: int) -> dict[str, Any]:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from operator import itemgetter
 from typing import Final
 
 from swarm.clock import SECOND
+from swarm.domain.errors import Conflict
 from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, NoticeStep, bundle, order_key
-from swarm.domain.model.leases import LEASE_SECONDS, LeaseKind, new_token
+from swarm.domain.model.leases import LeaseKind, new_token
 from swarm.domain.model.requests import HumanRequest, ResumeStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.request_texts import seen_by
+from swarm.services.inbox.claim_calls import ClaimCall, admit
 from swarm.services.inbox.triggers import ClaimContents, Claimed, read_whole
 from swarm.services.rules.task_threads import follow_up
-from swarm.store import agents, requests, tasks
+from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.inbox.inbox import InboxMessage
@@ -43,34 +45,25 @@ _NEWS_WHILE: Final = {
 """The task status in which a notice of this kind is still relevant."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClaimCall:
-    """One call that claims up to ``limit`` triggers of an agent."""
-
-    agent_id: str
-    limit: int
-    token_hash: str | None = None  # of the caller's token; None: the coordinator itself
-    hold: bool = False
-    lease_seconds: float = LEASE_SECONDS
-    only_notices: bool = False
-
-
-def claim(tx: Transaction, calls: Sequence[ClaimCall], *, wait: bool = True) -> list[list[ClaimContents]]:
+def claim(tx: Transaction, calls: Sequence[ClaimCall], *, wait: bool = True) -> list[list[ClaimContents] | Conflict]:
     """Leases due triggers in order, each under its own lease, and reads their contents in the same transaction, because
     a second transaction would cost as much again.
 
-    A call whose token has ended gets nothing. Of several calls of one agent, the first gets the first triggers. Without
-    ``wait``, a call also gets nothing while its token is being rotated, because a transaction that already holds locks
-    must not wait for the rotation.
+    A call whose token has ended gets nothing, and a call of a second instance of its agent gets the Conflict (`admit`).
+    Of several calls of one agent, the first gets the first triggers. Without ``wait``, a call also gets nothing while
+    its token is being rotated, because a transaction that already holds locks must not wait for the rotation.
     """
-    claimed = lease_due(tx, calls, wait=wait)
-    contents = iter(read_whole(tx, [one for of_call in claimed for one in of_call], LONG_THREAD))
-    return [[next(contents) for _ in of_call] for of_call in claimed]
+    admitted = admit(tx, calls, wait=wait)
+    claimed = iter(lease_due(tx, [call for call, answer in zip(calls, admitted, strict=True) if answer is True]))
+    leased = [next(claimed) if answer is True else answer or [] for answer in admitted]
+    found = [one for of_call in leased if not isinstance(of_call, Conflict) for one in of_call]
+    contents = iter(read_whole(tx, found, LONG_THREAD))
+    return [of_call if isinstance(of_call, Conflict) else [next(contents) for _ in of_call] for of_call in leased]
 
 
-def lease_due(tx: Transaction, calls: Sequence[ClaimCall], *, wait: bool = True) -> list[list[Claimed]]:
-    """Leases due triggers like `claim`, without reading their contents."""
-    chosen = _choose(tx, calls, wait)
+def lease_due(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[Claimed]]:
+    """Leases due triggers to calls that are admitted, without reading their contents."""
+    chosen = _choose(tx, calls)
     lanes = [what.lane for due in chosen for what in due if isinstance(what, QueueHead)]
     messages, first_tasks = inbox.due_of_lanes(tx, lanes), tasks.first_due(tx, lanes)
     decided = _decided(tx, messages.values(), first_tasks.values())
@@ -94,13 +87,11 @@ def lease_due(tx: Transaction, calls: Sequence[ClaimCall], *, wait: bool = True)
     return claimed
 
 
-def _choose(tx: Transaction, calls: Sequence[ClaimCall], wait: bool) -> list[list[Notice | QueueHead]]:
+def _choose(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[Notice | QueueHead]]:
     """Returns the first due notices and queue heads for each call, locked."""
-    valid = agents.valid_tokens(tx, {call.token_hash for call in calls if call.token_hash}, wait=wait)
-    rooms = [call.limit if not call.token_hash or (call.token_hash, call.agent_id) in valid else 0 for call in calls]
     room = Counter[str]()
-    for call, limit in zip(calls, rooms, strict=True):
-        room[call.agent_id] += limit
+    for call in calls:
+        room[call.agent_id] += call.limit
     due: dict[str, list[tuple[int, Notice | QueueHead]]] = {agent_id: [] for agent_id in room}
     wanted = sorted(agent_id for agent_id, limit in room.items() if limit)
     most = max(room.values(), default=0) + 1  # shows whether anything is left
@@ -111,16 +102,16 @@ def _choose(tx: Transaction, calls: Sequence[ClaimCall], wait: bool) -> list[lis
         due[head.agent_id].append((head.order_key, head))
     for found in due.values():
         found.sort(key=itemgetter(0))
-    chosen = [_share(due[call.agent_id], call, limit) for call, limit in zip(calls, rooms, strict=True)]
+    chosen = [_share(due[call.agent_id], call) for call in calls]
     for agent_id, left in due.items():
         if left:  # for the next poll; other processes have skipped it, because it is locked until the commit
             tx.wake(agent_id)
     return chosen
 
 
-def _share(due: list[tuple[int, Notice | QueueHead]], call: ClaimCall, limit: int) -> list[Notice | QueueHead]:
+def _share(due: list[tuple[int, Notice | QueueHead]], call: ClaimCall) -> list[Notice | QueueHead]:
     """Takes a call's share out of the due work of its agent, and returns the share."""
-    fitting = [pair for pair in due if isinstance(pair[1], Notice) or not call.only_notices][:limit]
+    fitting = [pair for pair in due if isinstance(pair[1], Notice) or not call.only_notices][: call.limit]
     for pair in fitting:
         due.remove(pair)
     return [what for _, what in fitting]

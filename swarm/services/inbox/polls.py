@@ -16,13 +16,14 @@ from typing import Final, TypeVar
 
 import structlog
 
-from swarm.domain.errors import RateLimited
+from swarm.domain.errors import Conflict, RateLimited
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.processes.background import BackgroundTasks
-from swarm.services.inbox.claim import ClaimCall, claim
+from swarm.services.inbox.claim import claim
+from swarm.services.inbox.claim_calls import ClaimCall
 from swarm.services.inbox.triggers import ClaimContents, Triggers, read_whole
 from swarm.services.operate.team import Presence
 from swarm.services.rules.credentials import AgentTokenCache
@@ -34,6 +35,9 @@ R = TypeVar("R")
 
 MOST_WAITING: Final = 20
 """The maximum number of waiting polls per agent and process. Each run of an agent needs one poll."""
+
+_SEEN_PER_LEASE: Final = 3
+"""How often in the time of a lease a waiting poll shows that its instance is there."""
 
 _log = structlog.get_logger(__name__)
 
@@ -70,20 +74,26 @@ class Polls:
         self._operating_policy = operating_policy
         self._credentials = credentials
         self._waiting: dict[str, list[_Waiting]] = {}  # by agent, longest waiting first
-        self._empty: dict[tuple[str, str | None], int] = {}  # by agent and token: the generation of an empty claim
+        self._empty: dict[
+            tuple[str | None, ...], int
+        ] = {}  # by agent, token, instance: the generation of an empty claim
         self._giving_back = BackgroundTasks()
         database.hand_over = self._hand_over
 
-    async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
+    async def poll(
+        self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False, instance_id: str | None = None
+    ) -> list[Trigger]:
         """Returns up to ``limit`` triggers under new leases; an empty list if nothing arrived within ``wait_seconds``.
 
-        Raises Unauthorized if the agent's token has ended in the meantime, and RateLimited if `MOST_WAITING` polls of
-        the agent are already waiting. After an error or a cancellation at any time, the poll leaves nothing leased.
+        Raises Unauthorized if the agent's token has ended in the meantime, Conflict if another instance serves the
+        agent, and RateLimited if `MOST_WAITING` polls of the agent are already waiting. After an error or a
+        cancellation at any time, the poll leaves nothing leased.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         await self._presence.note(agent)
-        call, queue = self.call(agent, limit, hold=hold), (agent.id, agent.token_hash)
+        call = self.call(agent, limit, hold=hold, instance_id=instance_id)
+        queue = (agent.id, agent.token_hash, instance_id)
         while True:
             seen, claimed = self._database.wakeups.generation(agent.id), []
             if self._empty.get(queue) != seen or wait_seconds <= 0:
@@ -92,12 +102,18 @@ class Polls:
                 self._empty[queue] = seen  # a claim that leaves due work advances the generation
             remaining = deadline - loop.time()
             if not claimed and remaining > 0 and not self._database.wakeups.closed:
-                claimed = await self._wait(agent, call, seen, remaining)
+                claimed = await self._wait(agent, call, seen, min(remaining, self._unseen_seconds(instance_id)))
                 remaining = deadline - loop.time()
+                if not claimed and instance_id:
+                    self._empty.pop(queue, None)  # the next claim shows that the instance is still there
             if claimed or remaining <= 0 or self._database.wakeups.closed:
                 if not claimed:
                     self._empty.pop(queue, None)  # the next poll claims, in case a wakeup was lost
                 return await self.describe(agent, claimed)
+
+    def _unseen_seconds(self, instance_id: str | None) -> float:
+        """Returns how long a poll may wait before its instance must be seen again."""
+        return self._operating_policy.lease_seconds / _SEEN_PER_LEASE if instance_id else float("inf")
 
     async def _wait(self, agent: Agent, call: ClaimCall, seen: int, seconds: float) -> list[ClaimContents]:
         """Waits for new work. Returns the work that another transaction has claimed for this poll in the meantime."""
@@ -123,7 +139,7 @@ class Polls:
         for poll in waiting:
             del tx.topics[poll.call.agent_id]
         for poll, claimed in zip(waiting, claim(tx, [poll.call for poll in waiting], wait=False), strict=True):
-            if claimed:
+            if claimed and not isinstance(claimed, Conflict):
                 tx.after_commit(partial(self._give, poll, claimed))
             else:
                 tx.wake(poll.call.agent_id)
@@ -136,12 +152,21 @@ class Polls:
         if not waiting.woken.done():
             waiting.woken.set_result(None)
 
-    def call(self, agent: Agent, limit: int, *, hold: bool = False, only_notices: bool = False) -> ClaimCall:
+    def call(
+        self,
+        agent: Agent,
+        limit: int,
+        *,
+        hold: bool = False,
+        only_notices: bool = False,
+        instance_id: str | None = None,
+    ) -> ClaimCall:
         """Returns a claim of an agent for `claim`."""
         return ClaimCall(
             agent_id=agent.id,
             limit=limit,
             token_hash=agent.token_hash,
+            instance_id=instance_id,
             hold=hold,
             lease_seconds=self._operating_policy.lease_seconds,
             only_notices=only_notices,

@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
 from swarm.clock import new_id
 from swarm.domain.answers.agents import conversation_id
-from swarm.domain.errors import Invalid, LeaseLost
+from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, TooLarge
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES, MAX_LOG_PIECES, MOST_LOG_BYTES
 from swarm.domain.model.threads import Thread
+from swarm.domain.text.characters import without_escapes
 from swarm.services.rules.fencing import authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.reply import last_person, with_others
+from swarm.store import agents, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import leases
+from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
-from swarm.store.runs import runs
+from swarm.store.runs import run_logs, runs
+from swarm.store.runs.run_logs import LogPiece
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads, transcript
+
+FULL_NOTE: Final = "\n[The log ends here: it has reached the limit for one run.]\n"
+
+_PIECES_AT_ONCE: Final = 16
+_LOOK_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogPart:
+    """A part of a log. Offsets count the bytes that were sent."""
+
+    text: str
+    start: int  # above the wanted offset if what was before is no longer kept
+    next: int
+    is_over: bool  # the run has ended, and this is the rest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoggedRun:
+    """A run and the size of its log; 0 if it has none."""
+
+    run: Run
+    agent: str
+    log_bytes: int
 
 
 class RunLogs:
     """Reported runs, and the logs of runs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, cap_bytes: int = MOST_LOG_BYTES) -> None:
         self._database = database
+        self.cap_bytes = cap_bytes
 
     async def start(self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None) -> str:
         """Returns the id of the run under the lease of an inbox message or a task.
@@ -37,6 +73,100 @@ class RunLogs:
         if task_id is not None:
             return await self._database.write(_start_for_task, caller, task_id)
         return await self._database.write(_start_for_message, caller, inbox_message_id or "")
+
+    async def append(self, agent: Agent, run_id: str, offset: int, chunk: bytes) -> int:
+        """Appends a chunk to the log of the agent's run; ``offset`` is the number of bytes before it.
+
+        Bytes that are there already count once. Returns the offset of the next chunk. A log that reaches the cap ends
+        with a note. Raises NotFound, Conflict if bytes before the chunk are missing, and TooLarge for a chunk above
+        `MAX_LOG_CHUNK_BYTES` and for a log that is full.
+        """
+        if len(chunk) > MAX_LOG_CHUNK_BYTES:
+            raise TooLarge(
+                f"This chunk has {len(chunk)} bytes; at most {MAX_LOG_CHUNK_BYTES} fit into one call.",
+                hint="Send it in several chunks.",
+            )
+        return await self._database.write(_append, agent.id, run_id, offset, chunk, self.cap_bytes)
+
+    async def read(self, agent: Agent | None, run_id: str, after: int, wait_seconds: float = 0) -> LogPart:
+        """Returns the log from the piece on that contains the byte at ``after``: at once if there is any or if nothing
+        more will come, otherwise after ``wait_seconds``. ``agent`` is the run's agent; None: the operator.
+
+        Raises NotFound.
+        """
+        end, wakeups, topic = time.monotonic() + wait_seconds, self._database.wakeups, run_logs.topic_of(run_id)
+        while True:
+            seen = wakeups.generation(topic)
+            part = await self._database.read(_read, agent.id if agent else None, run_id, after)
+            left = end - time.monotonic()
+            if part.next > after or part.is_over or left <= 0 or wakeups.closed:
+                return part
+            await wakeups.wait(topic, seen, min(left, _LOOK_SECONDS))
+
+    async def of_task(self, task_id: str) -> list[LoggedRun]:
+        """Returns the runs on a task, newest first. Raises NotFound."""
+        return await self._database.read(_of_task, task_id)
+
+
+def _append(tx: Transaction, agent_id: str, run_id: str, offset: int, chunk: bytes, cap_bytes: int) -> int:
+    run = runs.owned(tx, run_id, agent_id)
+    last = run_logs.last(tx, run_id)
+    end, number = (last.end, last.number) if last else (0, 0)
+    if offset > end:
+        raise Conflict(f"Bytes are missing before this chunk: the next offset is {end}.", hint="Send them first.")
+    new = chunk[end - offset :]
+    if not new:
+        return end
+    if end >= cap_bytes or number >= MAX_LOG_PIECES:
+        raise TooLarge(f"The log of this run is full: it has {end} bytes.", hint="Send no more of it.")
+    piece = LogPiece(position=end, number=number + 1, size=len(new), text=_text(new, cap_bytes - end, number))
+    if _is_deleted(tx, run):  # the program may still write what was deleted in Slack
+        piece = replace(piece, text="")
+    if not run_logs.add(tx, run_id, piece):  # another call has just added one, so this one looks again
+        return _append(tx, agent_id, run_id, offset, chunk, cap_bytes)
+    return piece.end
+
+
+def _is_deleted(tx: Transaction, run: Run) -> bool:
+    """Whether a message that the run works on, or from which its task comes, was deleted in Slack."""
+    thread = threads.get(tx, run.thread_id) if run.thread_id else None
+    task = tasks.get(tx, run.task_id) if run.task_id else None
+    ids = [*run.inbox_message_ids, *([task.inbox_message_id] if task and task.inbox_message_id else ())]
+    found = (inbox.get(tx, message_id) for message_id in ids)
+    return thread is not None and any(
+        transcript.is_deleted(tx, thread.team, thread.channel, message.ts) for message in found if message
+    )
+
+
+def _text(new: bytes, room: int, number: int) -> str:
+    """Returns bytes as a text that every database can store; what is invalid is replaced. A log that becomes full says
+    so."""
+    is_full = len(new) > room or number + 1 >= MAX_LOG_PIECES
+    return new[:room].decode("utf-8", "replace").replace("\0", "\ufffd") + (FULL_NOTE if is_full else "")
+
+
+def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> LogPart:
+    run = runs.get(tx, run_id) if agent_id is None else runs.owned(tx, run_id, agent_id)
+    if run is None:
+        raise NotFound(
+            f"There is no task and no run '{run_id}'.",
+            hint="swarm tasks list shows the tasks; GET /tasks/{id}/runs lists the runs on one.",
+        )
+    pieces = run_logs.after(tx, run_id, after, _PIECES_AT_ONCE)
+    return LogPart(
+        text=without_escapes("".join(piece.text for piece in pieces)),
+        start=pieces[0].position if pieces else after,
+        next=pieces[-1].end if pieces else after,
+        is_over=len(pieces) < _PIECES_AT_ONCE and not leases.holds(leases.peek(tx, run.lease_token), tx.now),
+    )
+
+
+def _of_task(tx: Transaction, task_id: str) -> list[LoggedRun]:
+    if tasks.get(tx, task_id) is None:
+        raise NotFound(f"There is no task '{task_id}'.", hint="GET /tasks lists them.")
+    found, names = runs.of_task(tx, task_id), agents.names(tx)
+    sizes = run_logs.sizes(tx, [run.id for run in found])
+    return [LoggedRun(run=run, agent=names.get(run.agent_id, ""), log_bytes=sizes.get(run.id, 0)) for run in found]
 
 
 def _start_for_message(tx: Transaction, caller: Caller, inbox_message_id: str) -> str:

@@ -6,18 +6,19 @@ only after its end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Final
+from typing import Final, TypeVar
 
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.inbox.claim import ClaimCall, claim
+from swarm.services.inbox.claim import claim
+from swarm.services.inbox.claim_calls import ClaimCall, admit
 from swarm.services.inbox.polls import Polls
 from swarm.services.inbox.triggers import ClaimContents
 from swarm.services.operate.team import Presence
@@ -25,6 +26,9 @@ from swarm.services.rules import leases
 from swarm.services.rules.leases import Ended, FinishCall, Renewed
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
+
+_Call = TypeVar("_Call", "_RenewCall", "_FinishCall")
+_Result = TypeVar("_Result")
 
 NOTIFICATION_LIMIT: Final = 20
 """The maximum number of notices per renewal."""
@@ -56,11 +60,17 @@ class Work:
         self._presence = presence
         self._operating_policy = operating_policy
 
-    async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
-        """Extends leases by their full duration. Without a token, the call only shows that the agent is online."""
+    async def renew(self, agent: Agent, tokens: Sequence[str], instance_id: str | None = None) -> Heartbeat:
+        """Extends leases by their full duration. Without a token, the call only shows that the agent is online.
+
+        Raises Conflict if another instance serves the agent. A call that names no instance only extends leases then,
+        without notices.
+        """
         await self._presence.note(agent)
         call = _RenewCall(
-            agent=agent, tokens=tuple(tokens), claim=self._polls.call(agent, NOTIFICATION_LIMIT, only_notices=True)
+            agent=agent,
+            tokens=tuple(tokens),
+            claim=self._polls.call(agent, NOTIFICATION_LIMIT, only_notices=True, instance_id=instance_id),
         )
         renewal = partial(self._database.write_together, _renew, call)
         renewed, news = await self._polls.claimed(agent, renewal, itemgetter(1))
@@ -71,11 +81,18 @@ class Work:
         return await self._database.write(leases.release, agent, tokens, delay_seconds)
 
     async def finish(
-        self, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str = "", next_limit: int = 0
+        self,
+        agent: Agent,
+        tokens: Sequence[str],
+        outcome: FinishOutcome,
+        reason: str = "",
+        next_limit: int = 0,
+        instance_id: str | None = None,
     ) -> FinishedWork:
         """Ends work, and claims up to ``next_limit`` due triggers in the same transaction.
 
-        Raises Unresolved, without any change, if unanswered work is finished as done. If the caller disconnects in the
+        Raises, without any change, Unresolved if unanswered work is finished as done, and Conflict if another instance
+        serves the agent; a call that names no instance only ends the work then. If the caller disconnects in the
         meantime, the work has ended, but nothing stays claimed.
         """
         ending = FinishCall(
@@ -87,7 +104,7 @@ class Work:
         )
         if next_limit:
             await self._presence.note(agent)
-        call = _FinishCall(ending=ending, claim=self._polls.call(agent, next_limit))
+        call = _FinishCall(ending=ending, claim=self._polls.call(agent, next_limit, instance_id=instance_id))
         finishing = partial(self._database.write_together, _finish, call)
         ended, claimed = await self._polls.claimed(agent, finishing, itemgetter(1))
         try:
@@ -104,9 +121,13 @@ class _RenewCall:
     claim: ClaimCall
 
 
-def _renew(tx: Transaction, calls: Sequence[_RenewCall]) -> list[tuple[Renewed, list[ClaimContents]]]:
-    renewed = leases.renew(tx, [(call.agent, call.tokens) for call in calls], calls[0].claim.lease_seconds)
-    return list(zip(renewed, claim(tx, [call.claim for call in calls], wait=False), strict=True))
+def _renew(tx: Transaction, calls: Sequence[_RenewCall]) -> list[tuple[Renewed, list[ClaimContents]] | SwarmError]:
+    def act(admitted: Sequence[_RenewCall]) -> list[tuple[Renewed, list[ClaimContents]] | SwarmError]:
+        wanted = [(call.agent, call.tokens) for call in admitted]
+        renewed = leases.renew(tx, wanted, admitted[0].claim.lease_seconds)
+        return list(zip(renewed, _claim(tx, [call.claim for call in admitted]), strict=True))
+
+    return _of_instances(tx, calls, act)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,14 +137,34 @@ class _FinishCall:
 
 
 def _finish(tx: Transaction, calls: Sequence[_FinishCall]) -> list[tuple[Ended, list[ClaimContents]] | SwarmError]:
-    results = leases.finish(tx, [call.ending for call in calls])
-    wanted = [
-        call.claim
-        for call, result in zip(calls, results, strict=True)
-        if call.claim.limit and not isinstance(result, SwarmError)
-    ]
-    claimed = dict(zip(map(id, wanted), claim(tx, wanted, wait=False) if wanted else (), strict=True))
-    return [
-        result if isinstance(result, SwarmError) else (result, claimed.get(id(call.claim), []))
-        for call, result in zip(calls, results, strict=True)
-    ]
+    def act(admitted: Sequence[_FinishCall]) -> list[tuple[Ended, list[ClaimContents]] | SwarmError]:
+        results = leases.finish(tx, [call.ending for call in admitted])
+        wanted = [
+            call.claim
+            for call, result in zip(admitted, results, strict=True)
+            if call.claim.limit and not isinstance(result, SwarmError)
+        ]
+        claimed = dict(zip(map(id, wanted), _claim(tx, wanted) if wanted else (), strict=True))
+        return [
+            result if isinstance(result, SwarmError) else (result, claimed.get(id(call.claim), []))
+            for call, result in zip(admitted, results, strict=True)
+        ]
+
+    return _of_instances(tx, calls, act)
+
+
+def _claim(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[ClaimContents]]:
+    """Claims for calls whose leases prove their right to end or extend work, but not to get more of it."""
+    return [[] if isinstance(found, SwarmError) else found for found in claim(tx, calls, wait=False)]
+
+
+def _of_instances(
+    tx: Transaction, calls: Sequence[_Call], act: Callable[[Sequence[_Call]], Sequence[_Result | SwarmError]]
+) -> list[_Result | SwarmError]:
+    """Acts for all calls except those of a second instance of an agent. Checked first, before any lease is locked."""
+    named = [call.claim for call in calls if call.claim.instance_id]
+    answers = dict(zip(map(id, named), admit(tx, named), strict=True)) if named else {}
+    refused = {key: answer for key, answer in answers.items() if isinstance(answer, SwarmError)}
+    admitted = [call for call in calls if id(call.claim) not in refused]
+    results = iter(act(admitted) if admitted else ())
+    return [refused[id(call.claim)] if id(call.claim) in refused else next(results) for call in calls]

@@ -113,6 +113,10 @@ class AgentRegistry:
         agent = await self._database.write(_rotate, id_or_name, token_hash(token))
         return _Registered(agent=agent, token=token)
 
+    async def leave(self, agent: Agent, instance_id: str) -> None:
+        """Lets another instance serve an agent at once. Without effect unless this instance serves it."""
+        await self._database.write(agents.leave, agent.id, instance_id)
+
     async def revoke(self, id_or_name: str) -> Agent:
         """Removes an agent: its tokens end, and its work is reassigned to the default lead. Raises NotFound.
 

@@ -52,7 +52,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import budget_raises, model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
-from swarm.store.runs import feedback, remarks, runs
+from swarm.store.runs import feedback, remarks, run_logs, runs
 from swarm.store.threads import alerts, early, threads, watermarks
 
 AT_ONCE: Final = 1_000
@@ -188,6 +188,7 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_unconcerned": (history.forget_unconcerned, kept.routing_days),
         "forget_agent_messages": (agent_messages.forget, kept.agent_messages_days),
         "forget_turns": (runs.forget, min(kept.runs_days, kept.threads_days)),
+        "forget_run_logs": (run_logs.forget, min(kept.run_logs_days, kept.runs_days, kept.threads_days)),
         "forget_feedback": (feedback.forget, min(kept.runs_days, kept.threads_days)),
         "forget_remarks": (remarks.forget, kept.runs_days),
         "forget_requests": (requests.forget, kept.runs_days),

@@ -23,6 +23,7 @@ from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.runs import run_logs
 from swarm.store.threads import threads
 
 CLOCKS_APART: Final = 60 * SECOND
@@ -54,6 +55,7 @@ def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, inbox_messag
     for inbox_message in inbox_messages:
         erased += erasure.reword_notices(tx, inbox_message.thread_id, inbox_message.id, "")
         erased += erasure.forget_remembered(tx, inbox_message.thread_id, inbox_message.id)
+        erased += run_logs.empty(tx, inbox_message.thread_id, inbox_message.id)
     if thread and was["author_kind"] == AuthorKind.AGENT:
         erased += erasure.forget_answer(tx, thread, was["ts"])
     return erased + _erase_copies(tx, thread, was, "")

@@ -31,6 +31,7 @@ from swarm.domain.model.leases import LockKind
 from swarm.store.bridge.statements import Statement, literally
 from swarm.store.bridge.transaction import Moment, Transaction
 from swarm.store.tables import (
+    agent_instances,
     agent_messages,
     agents,
     alerts,
@@ -197,6 +198,7 @@ MOVED: Final = (
         notices.c.status.in_([literally(NoticeStatus.UNREAD), literally(NoticeStatus.CLAIMED)]),
     ),
     _Moved(agents, ("last_seen_at",), agents.c.revoked_at.is_(None)),
+    _Moved(agent_instances, ("began_at", "seen_at")),
     _Moved(threads, ("context_due_at",), threads.c.context_due_at.is_not(None)),
     _Moved(early_messages, ("stored_at", "verify_at")),
     _Moved(people, ("window_started_at",), recent=people.c.window_started_at),

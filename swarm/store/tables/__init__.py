@@ -5,11 +5,11 @@ here (CHECK, unique and partial unique indexes); transitions are guarded by the 
 derived from the enums of the domain.
 """
 
-from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents
+from swarm.store.tables.agents import agent_instances, agent_message_addressees, agent_messages, agent_tokens, agents
 from swarm.store.tables.documents import document_pieces, documents, is_described
 from swarm.store.tables.effects import deliveries, history, idempotency_keys, locks, webhooks
 from swarm.store.tables.requests import audit, escalations, grants, request_answers, request_drafts, requests
-from swarm.store.tables.runs import feedback, remarks, run_events, run_messages, runs
+from swarm.store.tables.runs import feedback, remarks, run_events, run_log_pieces, run_messages, runs
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import budget_raises, model_usage, session_messages, sessions
 from swarm.store.tables.threads import (
@@ -32,6 +32,7 @@ from swarm.store.tables.work import (
 )
 
 __all__ = [
+    "agent_instances",
     "agent_message_addressees",
     "agent_messages",
     "agent_tokens",
@@ -64,6 +65,7 @@ __all__ = [
     "request_drafts",
     "requests",
     "run_events",
+    "run_log_pieces",
     "run_messages",
     "runs",
     "session_messages",

@@ -55,6 +55,16 @@ Index("ix_agent_tokens_agent", agent_tokens.c.agent_id)
 _has_ended = agent_tokens.c.revoked_at.is_not(None)
 Index("ix_agent_tokens_revoked", agent_tokens.c.revoked_at, sqlite_where=_has_ended, postgresql_where=_has_ended)
 
+# The program that serves a polling agent, if it says which it is: one agent is served by one program.
+agent_instances = Table(
+    "agent_instances",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id"), primary_key=True),
+    Column("instance_id", Text, nullable=False),  # a UUID, chosen by the program
+    Column("began_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+)
+
 # Messages between agents: to a single agent, or in an agent channel.
 agent_messages = Table(
     "agent_messages",

@@ -95,6 +95,21 @@ run_events = Table(
     CheckConstraint("(seq = 1) = (kind = 'opened')", name="opened_first"),
 )
 
+# What a polling agent's program has written, as its runner reported it. The places count the bytes that were sent.
+run_log_pieces = Table(
+    "run_log_pieces",
+    metadata,
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("position", BigInteger, nullable=False),  # bytes before this piece
+    Column("number", Integer, nullable=False),  # 1 is the first
+    Column("size", Integer, nullable=False),  # bytes; the stored text may have another length
+    Column("text", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("run_id", "position"),
+    CheckConstraint("position >= 0 AND size > 0", name="place"),
+)
+Index("ix_run_log_pieces_created", run_log_pieces.c.created_at)
+
 feedback = Table(
     "feedback",
     metadata,

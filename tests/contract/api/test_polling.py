@@ -305,3 +305,45 @@ async def test_so_many_polls_of_an_agent_wait_and_no_more(doors: Doors, lea: Vis
     assert await lea.poll(wait_seconds=0.01) == []
     waiting[0].cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+A, B = "0190a0c4-7d3e-7000-8000-00000000000a", "0190A0C4-7D3E-7000-8000-00000000000B"
+
+
+def by(instance: str) -> dict[str, Any]:
+    return {"headers": {"X-Swarm-Instance": instance}}
+
+
+@pytest.mark.req("RUN-01")
+async def test_the_header_names_the_instance_on_the_three_routes_and_its_end_frees_the_name(
+    doors: Doors, lea: Visitor
+) -> None:
+    finish = {"tokens": ["unknown"], "outcome": "done"}
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", "/poll?wait_seconds=0", {}),
+        ("POST", "/leases/renew", {"json": {"tokens": []}}),
+        ("POST", "/leases/finish", {"json": finish}),
+    ]
+    for method, path, said in calls:
+        assert (await lea.ask(method, path, **said, **by(A))).is_success
+        for other_method, other_path, other in calls:
+            answer = await lea.ask(other_method, other_path, **other, **by(B))
+            assert answer.status_code == 409, answer.text
+            assert answer.json()["error"]["code"] == "conflict"
+            assert "'lea' is served by another instance" in answer.json()["error"]["message"]
+        assert (await lea.ask("GET", "/poll?wait_seconds=0")).status_code == 409
+        await lea.uses("tray")  # a CLI's own calls name no instance
+        for _ in range(2):
+            assert (await lea.ask("DELETE", "/me/instance", **by(A))).status_code == 204
+    assert (await lea.ask("GET", "/poll?wait_seconds=0", **by(B))).is_success
+    assert (await lea.ask("GET", "/poll?wait_seconds=0", **by(B.lower()))).is_success
+
+
+@pytest.mark.req("RUN-01")
+async def test_an_instance_is_one_uuid(lea: Visitor) -> None:
+    for wrong in ("", "x", f"{{{A}}}", A + "0"):
+        for method, path in (("GET", "/poll?wait_seconds=0"), ("DELETE", "/me/instance")):
+            answer = await lea.ask(method, path, **by(wrong))
+            assert answer.status_code == 422, (wrong, answer.text)
+            assert answer.json()["error"]["fields"].keys() == {"X-Swarm-Instance"}
+    assert (await lea.ask("DELETE", "/me/instance")).status_code == 422

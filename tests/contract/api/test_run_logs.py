@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from swarm.domain.model.runs import MOST_LOG_BYTES
+from swarm.services.inbox.run_logs import FULL_NOTE
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from tests.support.doors import Doors, Visitor
@@ -78,3 +81,107 @@ async def test_only_the_holder_of_the_lease_gets_a_run(doors: Doors, lea: Visito
     await wim.post("/leases/release", {"tokens": [trigger["lease"]["token"]]})
     assert (await started(wim, trigger, task_id=task_id)).json()["error"]["code"] == "lease_lost"
     assert (await doors.operator.ask("POST", "/runs", json={"task_id": task_id})).status_code == 403
+
+
+# Logs
+
+
+async def working(doors: Doors) -> tuple[Visitor, dict[str, Any], str]:
+    """A worker with a task without a thread: its trigger, and the id of its run."""
+    wim, trigger = await task_without_thread(doors)
+    run = await started(wim, trigger, task_id=trigger["task"]["id"])
+    return wim, trigger, run.json()["id"]
+
+
+async def sent(agent: Visitor, run_id: str, offset: object, chunk: bytes) -> Any:
+    headers = {"X-Swarm-Log-Offset": str(offset), "Content-Type": "text/plain; charset=utf-8"}
+    return await agent.ask("POST", f"/runs/{run_id}/log", content=chunk, headers=headers)
+
+
+async def log_of(reader: Visitor, run_id: str, after: int = 0, wait_seconds: float = 0) -> Any:
+    return await reader.get(f"/runs/{run_id}/log?after={after}&wait_seconds={wait_seconds}")
+
+
+async def test_a_log_is_kept_in_order_and_what_is_sent_again_counts_once(doors: Doors) -> None:
+    wim, _, run_id = await working(doors)
+    assert (await sent(wim, run_id, 0, b"one\n")).json() == {"next": 4, "limit": MOST_LOG_BYTES}
+    assert (await sent(wim, run_id, 4, "zwö\n".encode())).json() == {"next": 9, "limit": MOST_LOG_BYTES}
+    assert (await sent(wim, run_id, 0, b"one\n")).json() == {"next": 9, "limit": MOST_LOG_BYTES}
+    assert (await sent(wim, run_id, 4, "zwö\nthree\n".encode())).json() == {
+        "next": 15,
+        "limit": MOST_LOG_BYTES,
+    }  # more than the last time
+    assert (await sent(wim, run_id, 15, b"")).json() == {"next": 15, "limit": MOST_LOG_BYTES}
+    whole = {"text": "one\nzwö\nthree\n", "start": 0, "next": 15, "over": False}
+    assert await log_of(wim, run_id) == whole
+    assert await log_of(doors.operator, run_id) == whole
+    assert await log_of(doors.operator, run_id, after=9) == whole | {"text": "three\n", "start": 9}
+    assert await log_of(doors.operator, run_id, after=15) == whole | {"text": "", "start": 15}
+
+
+async def test_a_gap_is_refused_and_names_the_next_offset(doors: Doors) -> None:
+    wim, _, run_id = await working(doors)
+    await sent(wim, run_id, 0, b"one\n")
+    answer = await sent(wim, run_id, 5, b"three\n")
+    assert answer.status_code == 409
+    assert "the next offset is 4" in answer.json()["error"]["message"]
+    assert (await log_of(wim, run_id))["text"] == "one\n"
+
+
+async def test_what_is_no_chunk_is_refused(doors: Doors) -> None:
+    wim, _, run_id = await working(doors)
+    for offset in ("", "-1", "x", "1.5", "9" * 16):
+        assert (await sent(wim, run_id, offset, b"one\n")).status_code == 422
+    assert (await sent(wim, run_id, 0, b"x" * 65_537)).status_code == 413
+    assert (await sent(wim, run_id, 0, b"x" * 65_536)).is_success
+
+
+async def test_text_that_no_database_stores_is_replaced_and_counts_as_sent(doors: Doors) -> None:
+    wim, _, run_id = await working(doors)
+    chunk = b"a\0b\xff\x1b[31mred\xc3"
+    assert (await sent(wim, run_id, 0, chunk)).json() == {"next": len(chunk), "limit": MOST_LOG_BYTES}
+    assert (await log_of(wim, run_id))["text"] == "a\ufffdb\ufffdred\ufffd"
+
+
+async def test_a_log_is_for_its_agent_and_the_operator(doors: Doors, lea: Visitor) -> None:
+    wim, _, run_id = await working(doors)
+    assert (await sent(lea, run_id, 0, b"one\n")).status_code == 404
+    assert (await sent(doors.operator, run_id, 0, b"one\n")).status_code == 403
+    assert (await lea.ask("GET", f"/runs/{run_id}/log")).status_code == 404
+    assert (await doors.operator.ask("GET", "/runs/nothing/log")).status_code == 404
+    assert (await wim.ask("GET", "/tasks/nothing/runs")).status_code == 403
+    assert (await doors.operator.ask("GET", "/tasks/nothing/runs")).status_code == 404
+
+
+async def test_who_follows_a_log_waits_for_more_and_learns_the_end(doors: Doors) -> None:
+    wim, trigger, run_id = await working(doors)
+    follows = asyncio.create_task(log_of(doors.operator, run_id, wait_seconds=30))
+    await doors.wakeups.until(1)
+    await sent(wim, run_id, 0, b"one\n")
+    assert await follows == {"text": "one\n", "start": 0, "next": 4, "over": False}
+    await wim.post("/leases/finish", {"tokens": [trigger["lease"]["token"]], "outcome": "failed", "reason": "hm"})
+    assert await log_of(doors.operator, run_id, 4, wait_seconds=30) == {"text": "", "start": 4, "next": 4, "over": True}
+    assert (await sent(wim, run_id, 4, b"late\n")).is_success  # the coordinator was away when the run ended
+
+
+async def test_a_log_that_is_full_says_so_once_and_takes_no_more(doors: Doors) -> None:
+    wim, _, run_id = await working(doors)
+    doors.world.services.run_logs.cap_bytes = 10
+    assert (await sent(wim, run_id, 0, "123456789ö".encode())).json() == {"next": 11, "limit": 10}
+    refused = await sent(wim, run_id, 11, b"more")
+    assert refused.status_code == 413
+    assert "full" in refused.json()["error"]["message"]
+    assert (await sent(wim, run_id, 0, "123456789ö".encode())).is_success
+    assert (await log_of(wim, run_id))["text"] == "123456789\ufffd" + FULL_NOTE
+
+
+async def test_the_runs_on_a_task_are_listed_newest_first(doors: Doors) -> None:
+    wim, trigger, run_id = await working(doors)
+    await sent(wim, run_id, 0, b"one\n")
+    await wim.post("/leases/finish", {"tokens": [trigger["lease"]["token"]], "outcome": "failed", "reason": "hm"})
+    second = await started(wim, await wim.only(hold="true"), task_id=trigger["task"]["id"])
+    found = (await doors.operator.get(f"/tasks/{trigger['task']['id']}/runs"))["runs"]
+    assert [(one["id"], one["agent"], one["attempt"], one["log_bytes"]) for one in found] == [
+        (second.json()["id"], "wim", 2, 0),
+        (run_id, "wim", 1, 4),
+    ]

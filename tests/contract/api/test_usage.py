@@ -234,3 +234,35 @@ async def test_the_operators_rules_say_who_may_raise_a_budget(doors: Doors, lea:
         seen[scope] = (await lea.get(f"/requests/{asked['request_id']}"))["policy"]
     assert (seen["run"]["requester"], seen["run"]["users"]) == (True, [])
     assert (seen["day"]["requester"], seen["day"]["users"]) == (False, ["U0BOSS"])
+
+
+async def test_a_rejected_budget_stops_the_answer_and_the_thread_is_told_which(doors: Doors, lea: Visitor) -> None:
+    limit(doors, run=Budget(tokens=10))
+    trigger, run_id = await streamed(doors, lea)
+    await report(lea, run_id, input_tokens=12)
+    asked = await lea.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    await decide(doors, asked["request_id"], "reject")
+    more = {"action": "append", "turn_id": run_id, "text": "more"}
+    refused = await lea.tool("slack-stream", trigger["lease"]["token"], **more)
+    assert "This stream was stopped" in str(refused.content)
+    texts = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries ORDER BY id")]
+    why = "because the budget of this run is used up: 12 of 10 tokens, and the operator did not approve more."
+    assert [text for text in texts if "stopped" in text] == [f"The work was stopped {why}"]
+
+
+async def test_a_budget_that_nobody_raises_in_time_cancels_the_task_once(doors: Doors) -> None:
+    limit(doors, run=Budget(tokens=10))
+    wim = await doors.worker()
+    run_id = await threadless(doors, wim)
+    await report(wim, run_id, input_tokens=12)
+    asked = await wim.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    await doors.world.database.write(lambda tx: tx.execute("UPDATE requests SET expires_at = created_at", {}))
+    for _ in range(2):
+        await doors.world.sweep()
+    assert (await wim.get(f"/requests/{asked['request_id']}"))["status"] == "expired"
+    (task,) = (await doors.operator.get("/tasks"))["tasks"]
+    assert task["status"] == "cancelled"
+    timeline = await doors.world.rows("SELECT change, reason FROM history WHERE change = 'task.cancel'")
+    assert [row["reason"] for row in timeline] == [
+        "because the budget of this run is used up: 12 of 10 tokens, and nobody approved more"
+    ]
