@@ -16,6 +16,7 @@ from tests.runner.conftest import Office
 from tests.runner.doors import acp_agent
 from tests.runner.scripted import ScriptedDoor, ScriptedSession
 from tests.runner.test_command import environment
+from tests.support.stage import OPERATOR_TOKEN
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("RUN-06")
@@ -168,6 +169,15 @@ async def test_swarm_run_with_an_acp_agent_survives_the_kill_of_the_coordinator_
     timeline = (await operator.get(f"/threads/{(await runs(office))[0]['thread_id']}"))["timeline"]
     assert [step["change"] for step in timeline if step["change"] == "budget.raise"] == ["budget.raise"]
     assert (await operator.get(f"/usage?by=thread&agent={office.name}"))["usage"][0]["cost_microdollars"] == 1_750_000
+    shown = await office.stage.processes.command(
+        "usage",
+        "--by",
+        "agent",
+        "--agent",
+        office.name,
+        env=environment(office) | {"SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN},
+    )
+    assert (shown.code, office.name in shown.out, "$1.75" in shown.out) == (0, True, True)
     runner.send(signal.SIGTERM)
     assert await runner.exit_code(15) == 0
     await office.gone()

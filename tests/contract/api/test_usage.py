@@ -55,7 +55,6 @@ async def test_totals_only_grow_and_each_part_is_optional(doors: Doors, lea: Vis
         {"input_tokens": 100, "model": "opus"},
         {"output_tokens": 20, "cost_dollars": 0.25},
         {"input_tokens": 90, "output_tokens": 10, "cost_dollars": 0.1},
-        {"input_tokens": 100, "output_tokens": 20, "cost_dollars": 0.25},
     ):
         await report(lea, run_id, **total)
     (run,) = (await doors.operator.get("/runs"))["runs"]
