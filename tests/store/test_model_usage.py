@@ -191,12 +191,13 @@ async def test_an_approved_limit_only_grows(db: Database) -> None:
 @pytest.mark.req("RUN-06")
 async def test_what_is_used_is_added_up_by_run_thread_agent_and_day(db: Database) -> None:
     book = ModelUsageLog(db)
-    for name, values in {
+    stored: dict[str, dict[str, Any]] = {
         "a": {"thread_id": "x"},
         "b": {"thread_id": "x", "run_id": "t2", "usage": UNPRICED},
         "c": {"thread_id": "y", "run_id": "", "agent": "other", "usage": UNPRICED},
         "d": {"thread_id": "x", "run_id": "t1", "ended_at": NOON - DAY},
-    }.items():
+    }
+    for name, values in stored.items():
         await book.note(run(name, **values))
     one, other = (3_000_000_020, 1500), (7, 0)
     found = {of: await db.read(model_usage.used, *of) for of in (
