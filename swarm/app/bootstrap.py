@@ -173,7 +173,12 @@ def build(
     )
     terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
-    runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
+    runs = AgentRuns(
+        agents.agents,
+        ConversationLocks(database),
+        settings_mapping.caller_policies(settings),
+        why_not_start=services.run_usage.why_not_start,
+    )
     return Coordinator(
         app=_application(settings, services, slack_entry_point, hearing, figures, telemetry, terms, reloader, runs),
         limits=ConnectionLimits(connections=process.possible_connections(settings.http.most_connections)),
@@ -269,6 +274,7 @@ def _streaming_agents(
         me=me,
         operating_policy=operating_policy,
         recovery=recovery,
+        run_usage=services.run_usage,
         stop_button_seconds=settings.slack.stop_button_after_seconds,
     )
     running = ActiveRuns(run_context)

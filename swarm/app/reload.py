@@ -28,6 +28,7 @@ LIVE: Final = (
     "agents.access",
     "agents.default",
     "agents.dm",
+    "budgets",
     "decisions",
     "feedback",
     "reactions",

@@ -57,6 +57,8 @@ def policies(settings: Settings) -> Policies:
             DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
             for rule in settings.decisions
         ),
+        budgets=settings.budgets.budgets,
+        shows_usage=settings.budgets.show_usage,
         webhooks=webhook_endpoints(settings),
         agent_access={name: _access(name, chosen) for name, chosen in settings.agents.access.items()},
         agent_prompts={

@@ -41,6 +41,7 @@ for command in (
     "operator_commands:explain",
     "operator_commands:logs",
     "operator_commands:feedback",
+    "operator_commands:usage",
     "tray:tray",
     "run:run",
     "data:forget",

@@ -1,5 +1,5 @@
-"""The commands for a running coordinator (``swarm agents``, ``tasks``, ``explain``, ``feedback``, ``reload``) and their
-client.
+"""The commands for a running coordinator (``swarm agents``, ``tasks``, ``explain``, ``feedback``, ``usage``,
+``reload``) and their client.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from swarm.cli.terminal import Terminal
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
+from swarm.domain.model.budgets import dollars_text
+from swarm.domain.model.language_models import UsageGrouping
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.operating_policy import SETTINGS_KEPT
 from swarm.domain.text.characters import for_terminal, line_for_terminal
@@ -97,8 +99,8 @@ def _content(answer: httpx2.Response) -> Any:
 def reload() -> None:
     """Reload the settings of the coordinator on this machine; SIGHUP does the same.
 
-    Channels, channel_defaults, agents.access, agents.default, agents.dm and reactions change at once. Everything else
-    needs a restart.
+    Channels, channel_defaults, agents.access, agents.default, agents.dm, budgets and reactions change at once.
+    Everything else needs a restart.
     """
     try:
         done = operate("POST", "/reload")
@@ -312,6 +314,51 @@ def feedback(
     for one in found.get("remarks", ()):
         remark = line_for_terminal(one["text"])
         _out.print(f"{one['at']}  remark by {one['user_id']} in {one['channel']}  {remark}", soft_wrap=True)
+
+
+def usage(
+    *,
+    by: UsageGrouping = UsageGrouping.DAY,
+    days: int = 7,
+    agent: str | None = None,
+    thread: str | None = None,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> None:
+    """Show what agents have used of models: tokens, and cost as far as it is known.
+
+    Parameters
+    ----------
+    by
+        What is added up: day (by agent and model), agent, thread, or run.
+    days
+        The number of days in UTC, including today, at most 90.
+    agent
+        Only runs of this agent.
+    thread
+        Only runs in the thread with this id.
+    as_json
+        Write JSON lines, for other programs.
+    """
+    chosen = {"by": by.value, "days": days, "agent": agent, "thread_id": thread}
+    found = operate("GET", "/usage", params={name: value for name, value in chosen.items() if value is not None})
+    if as_json:
+        for row in found["usage"]:
+            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        return
+    names = [name for name in ("day", "agent", "model", "thread_id", "run_id") if any(r[name] for r in found["usage"])]
+    figures = [Column(name, justify="right") for name in ("runs", "input", "output", "cost")]
+    table = Table(*(name.removesuffix("_id") for name in names), *figures)
+    for row in found["usage"]:
+        tokens = (f"{row[name]:,}" for name in ("runs", "input_tokens", "output_tokens"))
+        table.add_row(*(line_for_terminal(row[name] or "") for name in names), *tokens, _cost(row))
+    _out.print(table)
+
+
+def _cost(row: dict[str, Any]) -> str:
+    """Returns the cost of runs, with a mark if it is not known of all."""
+    if row["cost_microdollars"] is None:
+        return "unknown"
+    return dollars_text(row["cost_microdollars"]) + ("+" if row["runs_of_unknown_cost"] else "")
 
 
 def _in_words(reason: str | None) -> str:

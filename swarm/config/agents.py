@@ -1,9 +1,10 @@
-"""The settings for answering agents, including the agents that the coordinator calls itself."""
+"""The settings for answering agents, including the agents that the coordinator calls itself, and their budgets."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import TypeVar
 from uuid import UUID
 
@@ -24,6 +25,14 @@ from swarm.domain.answers.agents import (
 )
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role, check_name
+from swarm.domain.model.budgets import (
+    MICRODOLLARS,
+    MOST_DOLLARS,
+    MOST_TOKENS_REPORTED,
+    AgentBudgets,
+    Budget,
+    Budgets,
+)
 
 
 class OAuthSettings(Section):
@@ -169,3 +178,56 @@ class AgentSettings(Section):
         if chosen and chosen.role is not Role.LEAD:
             raise ValueError(f"default is '{self.default}', whose role is worker; the name of a lead is expected")
         return self
+
+
+class _LimitsOfBudget(Section):
+    """The limits of one budget; null: no limit."""
+
+    tokens: int | None = Field(None, ge=1, le=MOST_TOKENS_REPORTED, description="input and output tokens")
+    dollars: Decimal | None = Field(
+        None, ge=Decimal("0.000001"), le=MOST_DOLLARS, description="cost, where it is known"
+    )
+
+    @property
+    def budget(self) -> Budget:
+        """The limits as the services need them."""
+        cost = None if self.dollars is None else int(self.dollars * MICRODOLLARS)
+        return Budget(tokens=self.tokens, cost_microdollars=cost)
+
+
+class _BudgetsOfAgent(Section):
+    """The budgets of one agent, in place of those for all agents; null: those for all."""
+
+    run: _LimitsOfBudget | None = None
+    agent: _LimitsOfBudget | None = None
+
+
+class BudgetSettings(Section):
+    """How much runs may use of models before people are asked."""
+
+    run: _LimitsOfBudget = _LimitsOfBudget()
+    thread: _LimitsOfBudget = _LimitsOfBudget()
+    agent: _LimitsOfBudget = _LimitsOfBudget()
+    day: _LimitsOfBudget = _LimitsOfBudget()
+    agents: Mapping[str, _BudgetsOfAgent] = Field(default_factory=dict, description="by the agent's name")
+    show_usage: bool = Field(True, description="show tokens and cost below answers, where they are known")
+
+    @field_validator("agents")
+    @classmethod
+    def _have_names(cls, agents: Mapping[str, _BudgetsOfAgent]) -> Mapping[str, _BudgetsOfAgent]:
+        return _named(agents)
+
+    @property
+    def budgets(self) -> Budgets:
+        """The budgets as the services need them."""
+        agents = {
+            name: AgentBudgets(run=own.run.budget if own.run else None, agent=own.agent.budget if own.agent else None)
+            for name, own in self.agents.items()
+        }
+        return Budgets(
+            run=self.run.budget,
+            thread=self.thread.budget,
+            agent=self.agent.budget,
+            day=self.day.budget,
+            agents=agents,
+        )

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from swarm.config.agents import AgentSettings, RemoteAgentSettings
+from swarm.config.agents import AgentSettings, BudgetSettings, RemoteAgentSettings
 from swarm.config.builtin import DocumentSettings, ModelSettings, ProviderSettings, RuntimeSettings, ToolSettings
 from swarm.config.channel_agents import agent_by_id, is_service
 from swarm.config.channels import ChannelSettings, FeedbackSettings
@@ -298,6 +298,7 @@ class Settings(Section):
     model: ModelSettings = ModelSettings()
     providers: ProviderSettings = ProviderSettings()
     limits: _LimitSettings = _LimitSettings()
+    budgets: BudgetSettings = BudgetSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     tools: ToolSettings = ToolSettings()
     documents: DocumentSettings = DocumentSettings()

@@ -13,6 +13,7 @@ from typing import Final
 from swarm.domain.access import AgentAccess, Denial, agent_denial, denial, first_denial
 from swarm.domain.channel_policy import ChannelPolicy, DirectReplies, SuggestedPrompt
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
+from swarm.domain.model.budgets import Budgets
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRule
@@ -60,6 +61,8 @@ class Policies:
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
     decisions: tuple[DecisionRule, ...] = ()  # who decides on requests; the first rule that applies counts
+    budgets: Budgets = field(default_factory=Budgets)
+    shows_usage: bool = True  # below answers, where an agent reports it
     webhooks: WebhookEndpoints = field(default_factory=dict, repr=False)
     agent_access: Mapping[str, AgentAccess] = field(default_factory=dict)  # by agent's name; others are open to all
     agent_prompts: Mapping[str, tuple[SuggestedPrompt, ...]] = field(default_factory=dict)  # by the agent's name
@@ -143,6 +146,7 @@ class OperatingPolicy:
         everywhere: ChannelPolicy | None = None,
         decisions: tuple[DecisionRule, ...] = (),
         agent_access: Mapping[str, AgentAccess] | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         """Without a ``book``, creates one with the given policies; see `Policies`."""
         policies = Policies(
@@ -154,6 +158,7 @@ class OperatingPolicy:
             everywhere=everywhere or ChannelPolicy(),
             decisions=decisions,
             agent_access=agent_access or {},
+            budgets=budgets or Budgets(),
         )
         for name, value in (
             ("offline_after_seconds", offline_after_seconds),
@@ -184,6 +189,16 @@ class OperatingPolicy:
     def messages_per_minute(self) -> int | None:
         """The limit on one person's messages that reach agents per minute; None: no limit."""
         return self.book.current.messages_per_minute
+
+    @property
+    def budgets(self) -> Budgets:
+        """The budgets of runs."""
+        return self.book.current.budgets
+
+    @property
+    def shows_usage(self) -> bool:
+        """Whether the footer of an answer shows the usage of its run, where it is known."""
+        return self.book.current.shows_usage
 
     def decision_policy(
         self, agent: str, channel: str | None, tool: str | None, asked: DecisionPolicy = BY_REQUESTER

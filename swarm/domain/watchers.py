@@ -94,6 +94,16 @@ class Escalated:
     outcome: str  # asked, or asked_before
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelsUsed:
+    """What a run has used of models, or has used since its last report."""
+
+    agent: str  # its name
+    input_tokens: int
+    output_tokens: int
+    cost_microdollars: int
+
+
 MetricEvent = (
     Changed
     | TriggerClaimed
@@ -104,6 +114,7 @@ MetricEvent = (
     | ReactionsExpired
     | WebhookEnded
     | Escalated
+    | ModelsUsed
 )
 
 

@@ -59,15 +59,20 @@ class HumanAsks:
         values = next((dict(one["values"]) for one in ended.get("answers", ()) if one.get("values")), {})
         await session.answer(asked.id, values if ended["status"] in _GIVEN else None)
 
-    async def budget(self, exceeded: Mapping[str, Any]) -> str | None:
-        """Asks whether to go on above a budget. Returns the approved request's id, or None."""
-        scope, unit = exceeded.get("scope", "run"), exceeded.get("unit", "")
-        ended = await self._decision(
-            title=f"Budget of the {scope} reached",
-            prompt=f"Used: {exceeded.get('used')} of {exceeded.get('limit')} {unit}. Go on with as much again?",
-            decisions=["approve", "reject"],
-        )
-        return str(ended["id"]) if ended["status"] == "approved" else None
+    async def budget(self, run_id: str, exceeded: Mapping[str, Any]) -> str:
+        """Asks for more of a budget, which an approval raises. Returns why the work may not go on; empty if it may.
+
+        The coordinator writes the question, so that people see what they approve.
+        """
+        scope, unit = str(exceeded["scope"]), str(exceeded["unit"])
+        try:
+            asked = await repeated(lambda: self._coordinator.ask_budget(run_id, scope, unit))
+            status = (await self._ended(asked))["status"] if asked else "approved"
+        except Refused as error:
+            return f"people cannot be asked for more: {error.message}"
+        if status == "approved":
+            return ""
+        return "people have not approved more" if status == "rejected" else f"nobody has approved more ({status})"
 
     async def _decision(self, *, title: str, prompt: str, **asked: object) -> dict[str, Any]:
         """Returns the ended request, or one that counts as cancelled if people cannot be asked."""
@@ -86,12 +91,15 @@ class HumanAsks:
             made = await repeated(
                 lambda: call("request-human-input", self._lease_token, **self._about, **question, **asked)
             )
-            while True:
-                request = await repeated(lambda: self._coordinator.request(made["id"]))
-                if request["status"] != "open":
-                    return request
+            return await self._ended(str(made["id"]))
         except Refused as error:
             return {"id": "", "status": "cancelled", "why": error.message}
+
+    async def _ended(self, request_id: str) -> dict[str, Any]:
+        while True:
+            request = await repeated(lambda: self._coordinator.request(request_id))
+            if request["status"] != "open":
+                return request
 
 
 def _field(field: dict[str, Any]) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class Conversation:
         self._asking = BackgroundTasks()
         self._watch = SilenceWatch(self._settings.silence_seconds, self._settings.silence_limit_seconds, output.step)
         self._session: CliSession | None = None
+        self._turn: asyncio.Task[TurnEnded] | None = None
+        self._cut_off_by = ""  # why the CLI was ended in the middle of a turn
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -141,12 +143,12 @@ class Conversation:
         session = self._session
         assert session is not None
         say = say or self._output.text
-        turn = asyncio.create_task(self._consume(session, prompt, say), name="runner turn")
+        turn = self._turn = asyncio.create_task(self._consume(session, prompt, say), name="runner turn")
         silence = asyncio.create_task(self._watch.watch(), name="runner silence")
         try:
             done, _ = await asyncio.wait({turn, silence}, return_when=asyncio.FIRST_COMPLETED)
             if turn in done:
-                return turn.result()
+                return self._as_cut_off(turn.result())
             await self._wind_down(session, turn)
             return TurnEnded(outcome=TurnOutcome.FAILED, reason=self._watch.reason)
         except asyncio.CancelledError:
@@ -161,6 +163,9 @@ class Conversation:
             await asyncio.wait({turn, silence})
             self._output.end_of_text()
             self._keep(session, turns=1)
+
+    def _as_cut_off(self, ended: TurnEnded) -> TurnEnded:
+        return TurnEnded(outcome=TurnOutcome.REFUSED, reason=self._cut_off_by) if self._cut_off_by else ended
 
     async def _wind_down(self, session: CliSession, turn: asyncio.Task[TurnEnded]) -> None:
         """Cancels a turn, and waits a moment for its end."""
@@ -220,7 +225,13 @@ class Conversation:
         writable = (self._workdir.path, *self._workdir.shared)
         return sandbox(kind_of(self._settings.provider), self._settings.home, writable, user_home)
 
-    async def cancel(self) -> None:
-        """Asks the CLI to end its turn."""
-        if self._session:
-            await self._session.cancel()
+    async def cut_off(self, reason: str) -> None:
+        """Ends the current turn because of ``reason``. A CLI that does not end it in time is ended itself."""
+        session, turn = self._session, self._turn
+        if session is None or turn is None or turn.done():
+            return
+        await session.cancel()
+        await asyncio.wait({turn}, timeout=self._settings.stop_seconds)
+        if not turn.done():
+            self._cut_off_by = reason
+            await session.close(0)

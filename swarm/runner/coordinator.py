@@ -102,8 +102,13 @@ class CoordinatorConnection:
         body = {"tokens": [token], "outcome": outcome, "reason": reason}
         return await self._json("POST", "/leases/finish", json=body)
 
+    async def ask_budget(self, run_id: str, scope: str, unit: str) -> str | None:
+        """Asks people for more of a budget. Returns the request's id, or None if the budget is not used up any more."""
+        answer = await self._json("POST", f"/runs/{run_id}/budget", json={"scope": scope, "unit": unit})
+        return answer.get("request_id")
+
     async def usage(self, run_id: str, usage: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Reports the usage of a run so far. Returns the budgets that are exceeded."""
+        """Reports the usage of a run so far. Returns the budgets that are used up."""
         answer = await self._json("POST", f"/runs/{run_id}/usage", json=dict(usage))
         return list(answer.get("exceeded", []))
 

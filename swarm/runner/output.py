@@ -76,7 +76,8 @@ class RunOutput:
         self._status = ""
         self._log = RunLog()
         self._log_at = 0.0
-        self._usage: UsageReported | None = None
+        self._usage: dict[str, Any] = {}  # the last report of the CLI
+        self._has_new_usage = False
         self._usage_at = 0.0
         self._calls = 0
         self._dirty = asyncio.Event()
@@ -130,7 +131,9 @@ class RunOutput:
 
     def usage(self, usage: UsageReported) -> None:
         """Reports the usage of the run so far."""
-        self._usage = usage
+        given = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "cost_dollars", "model")}
+        self._usage |= {name: value for name, value in given.items() if value is not None}
+        self._has_new_usage = True
         self._dirty.set()
 
     async def pump(self) -> None:
@@ -154,10 +157,12 @@ class RunOutput:
             await self._send_log(is_last=is_last)
             await self._send_usage(is_last=is_last)
 
-    async def end_log(self) -> None:
-        """Sends the rest of the log."""
+    async def end_reports(self) -> None:
+        """Sends the rest of the log, and the last usage: what was spent counts, whatever became of the work."""
         async with self._sending:
             await self._send_log(is_last=True)
+            if self._has_new_usage:
+                await self._report_usage()
 
     async def close(self, rest: str = "", result: str | None = None, failed: str | None = None) -> None:
         """Sends the last text and ends the answer. Raises Refused."""
@@ -173,10 +178,10 @@ class RunOutput:
         given = {name: value for name, value in said.items() if value}
         await repeated(lambda: self._stream("close", turn_id=self.run_id, **given))
 
-    async def raise_budget(self, request_id: str) -> None:
-        """Tells the coordinator that people have approved more of an exceeded budget. Raises Refused."""
-        run_id, told = self.run_id or "", {"budget_request_id": request_id}
-        await repeated(lambda: self._coordinator.usage(run_id, told))
+    async def budgets_used_up(self) -> list[dict[str, Any]]:
+        """Reports the usage so far, also if there is none yet. Returns the budgets that are used up."""
+        async with self._sending:
+            return await self._report_usage()
 
     def _write(self, write: Callable[[str], None], text: str) -> None:
         if self.run_id is not None and not self._keeps_no_log:
@@ -234,19 +239,24 @@ class RunOutput:
             log.sent(len(chunk), limit)
 
     async def _send_usage(self, *, is_last: bool) -> None:
-        usage, run_id, now = self._usage, self.run_id, asyncio.get_running_loop().time()
-        if usage is None or run_id is None or (now < self._usage_at + _USAGE_SECONDS and not is_last):
+        wait_seconds = self._usage_at + _USAGE_SECONDS - asyncio.get_running_loop().time()
+        if not self._has_new_usage or self.run_id is None:
             return
-        self._usage, self._usage_at = None, now
-        given = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "cost_dollars", "model")}
-        told = {name: value for name, value in given.items() if value is not None}
+        if wait_seconds > 0 and not is_last:
+            asyncio.get_running_loop().call_later(wait_seconds, self._dirty.set)
+        elif exceeded := await self._report_usage():
+            self._exceeded(exceeded)
+
+    async def _report_usage(self) -> list[dict[str, Any]]:
+        run_id, told = self.run_id, dict(self._usage)
+        if run_id is None:
+            return []
+        self._has_new_usage, self._usage_at = False, asyncio.get_running_loop().time()
         try:
-            exceeded = await repeated(lambda: self._coordinator.usage(run_id, told))
+            return await repeated(lambda: self._coordinator.usage(run_id, told))
         except Refused as error:
             _log.info("The usage was not recorded.", action="runner_no_usage", run=run_id, error=error.message)
-            return
-        if exceeded:
-            self._exceeded(exceeded)
+            return []
 
 
 def failed_step(step_id: str, title: str) -> StepShown:

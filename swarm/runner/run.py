@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
@@ -51,6 +52,10 @@ class Stop(Enum):
     SHUTDOWN = auto()  # the runner stops: the work is given back
 
 
+class _OverBudget(Exception):
+    """Raised when a budget is used up and people do not approve more. The message is a clause for people."""
+
+
 class Run:
     """One run. `execute` is called once; `notice` and `stop` at any time."""
 
@@ -70,7 +75,7 @@ class Run:
         self._background = BackgroundTasks()
         self.pending: deque[Trigger] = deque()  # notices to be handed into the session
         self._replies: list[str] = []  # what was answered to follow-ups
-        self._exceeded: list[dict[str, Any]] = []
+        self._cutting_off: asyncio.Task[None] | None = None  # ends the turn in which a budget was used up
         self._conversation: Conversation | None = None
         self._stop: Stop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -118,9 +123,12 @@ class Run:
     async def _work(self) -> None:
         await (self._output.open() if self._trigger.get("thread") else self._output.report())
         pump = asyncio.create_task(self._output.pump(), name="runner output")
+        kept = ""
         try:
+            await self._within_budget()
             self._output.status(f"starting {kind_of(self._settings.provider)}")
             workdir = await self._context.workdirs.of(self.key, self._subject())
+            kept = _kept(workdir)
             talk = self._conversation = Conversation(
                 self._context, self.key, self.token, workdir, self._output, self._asks
             )
@@ -129,21 +137,28 @@ class Run:
         except (StartFailed, GitFailed, OSError) as error:
             self.has_failed = True
             await self._not_done(_clause(error))
+        except _OverBudget as error:
+            await self._not_done(f"{error}{kept}")
         finally:
             pump.cancel()
             await asyncio.wait({pump})
             await self._background.end()
 
     async def _converse(self, talk: Conversation) -> TurnEnded:
-        """Has the turns of this run: the trigger's, and one for each notice meanwhile. Returns the last of the work."""
+        """Has the turns of this run: the trigger's, and one for each notice meanwhile. Returns the last of the work.
+
+        A turn that was cut off by a budget is continued when people approve more. Raises _OverBudget if they do not.
+        """
         ended = await talk.turn(self._trigger["prompt"])
         while True:
-            is_cut_off = ended.outcome is TurnOutcome.CANCELLED
-            if self._exceeded and (is_cut_off or self.pending):
-                if (end := await self._over_budget()) is not None:
-                    return end
-                ended = await talk.turn(_GO_ON) if is_cut_off else ended
+            is_cut_off = self._cutting_off is not None and ended.outcome is TurnOutcome.CANCELLED
+            if is_cut_off and await self._is_settled():
+                return ended
+            if is_cut_off:
+                await self._within_budget()
+                ended = await talk.turn(_GO_ON)
             elif self.pending and ended.outcome is TurnOutcome.DONE:
+                await self._within_budget()
                 self._output.text(missing_text(self._output.shown, ended.text))
                 ended = await self._follow(talk, self.pending.popleft(), ended)
             else:
@@ -166,16 +181,16 @@ class Run:
             self._replies.append(text)
         return replace(ended, text="") if ended.outcome is not TurnOutcome.DONE else replace(before, text="")
 
-    async def _over_budget(self) -> TurnEnded | None:
-        """Asks people whether to go on above a budget. Returns the end of the work if they do not want to."""
-        for exceeded in self._exceeded:
-            approved = await self._asks.budget(exceeded)
-            if approved is None:
-                reason = f"the budget of the {exceeded.get('scope', 'run')} is used up"
-                return TurnEnded(outcome=TurnOutcome.FAILED, reason=reason)
-            await self._output.raise_budget(approved)
-        self._exceeded = []
-        return None
+    async def _within_budget(self) -> None:
+        """Waits until no budget is used up: people are asked about each. Raises _OverBudget if they approve no more."""
+        if self._cutting_off:
+            await asyncio.wait({self._cutting_off})
+            self._cutting_off = None
+        while exceeded := await self._output.budgets_used_up():
+            first, run_id = exceeded[0], self._output.run_id or ""
+            self._output.status("waiting for a decision about the budget")
+            if refused := await self._asks.budget(run_id, first):
+                raise _OverBudget(f"{_stopped_by(first)}, and {refused}")
 
     async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir) -> None:
         """Settles the work by what the last turn means."""
@@ -191,8 +206,7 @@ class Run:
                 await self._done(rest + changed, result + changed)
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
-                kept = f"; its work is kept in branch {workdir.branch}" if workdir.branch else ""
-                await self._not_done(reason + kept, rest)
+                await self._not_done(reason + _kept(workdir), rest)
 
     async def _done(self, text: str, result: str) -> None:
         if self._output.is_streamed:
@@ -247,22 +261,23 @@ class Run:
     async def _settle_lease(self, outcome: str, reason: str = "") -> None:
         if self.has_lease:
             self.has_lease = False
-            await self._output.end_log()
+            await self._output.end_reports()
             with suppress(Refused):  # it has ended already
                 await repeated(lambda: self._coordinator.finish(self.token, outcome, reason))
 
     async def _after_stop(self) -> None:
         """Ends the lease of a stopped run: the work of a runner that stops is given back."""
         had_lease, self.has_lease = self.has_lease, False
-        if not had_lease or self._stop not in (Stop.STOPPED, Stop.SHUTDOWN):
+        if not had_lease or self._stop is None:
             return
         with suppress(SwarmError, TimeoutError):
             async with asyncio.timeout(CANCEL_SECONDS):
                 if self._stop is Stop.SHUTDOWN:
                     await self._output.flush(is_last=True)
                     await self._coordinator.release([self.token])
-                else:
-                    await self._output.end_log()
+                    return
+                await self._output.end_reports()
+                if self._stop is Stop.STOPPED:
                     await self._coordinator.finish(self.token, "done")
 
     def _on_refused(self, error: Refused) -> None:
@@ -272,9 +287,9 @@ class Run:
         self.stop(Stop.LOST if error.code == "lease_lost" else Stop.STOPPED)
 
     def _on_exceeded(self, exceeded: list[dict[str, Any]]) -> None:
-        if not self._exceeded and self._conversation:
-            self._exceeded = exceeded
-            self._background.start(self._conversation.cancel(), "runner budget")
+        if self._conversation and self._cutting_off is None:
+            reason = _stopped_by(exceeded[0])
+            self._cutting_off = self._background.start(self._conversation.cut_off(reason), "runner budget")
 
     def _about(self) -> dict[str, str]:
         if self.task_id:
@@ -287,6 +302,17 @@ class Run:
             return str(self._trigger["task"]["title"])
         thread = self._trigger.get("thread")
         return f"{thread['channel_name']} {thread['thread_ts']}" if thread else self.key
+
+
+def _kept(workdir: Workdir) -> str:
+    """Returns where the work of a run that is not done is kept, to be appended to the reason."""
+    return f"; its work is kept in branch {workdir.branch}" if workdir.branch else ""
+
+
+def _stopped_by(exceeded: Mapping[str, Any]) -> str:
+    """Returns a budget that is used up as a clause for people."""
+    text = str(exceeded.get("text") or f"The budget of the {exceeded['scope']} is used up").rstrip(".")
+    return f"it was stopped, because {text[:1].lower()}{text[1:]}"
 
 
 def _clause(error: Exception) -> str:

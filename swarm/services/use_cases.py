@@ -26,6 +26,7 @@ from swarm.services.operate.on_call import Escalations
 from swarm.services.operate.overview import Overview
 from swarm.services.operate.people import PersonalData
 from swarm.services.operate.team import Presence, TeamDirectory
+from swarm.services.requests.budgets import RunUsage
 from swarm.services.requests.deciding import RequestDecisions
 from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules.credentials import AgentTokenCache
@@ -61,6 +62,7 @@ class Services:
     overview: Overview
     model_usage: ModelUsageLog
     run_logs: RunLogs
+    run_usage: RunUsage
     people: PersonalData
     requests: HumanRequests
     decisions: RequestDecisions
@@ -86,6 +88,7 @@ class Services:
         presence = Presence(database, operating_policy)
         credentials = AgentTokenCache(database)
         polls = Polls(database, triggers, presence, operating_policy, credentials)
+        requests = HumanRequests(database, operating_policy)
         return cls(
             agents=AgentRegistry(database, operating_policy, credentials),
             polls=polls,
@@ -106,8 +109,9 @@ class Services:
             overview=Overview(database),
             model_usage=ModelUsageLog(database),
             run_logs=RunLogs(database, run_log_cap_bytes),
+            run_usage=RunUsage(database, operating_policy, requests),
             people=PersonalData(database, operating_policy, directory, forget_name),
-            requests=HumanRequests(database, operating_policy),
+            requests=requests,
             decisions=RequestDecisions(database, operating_policy, me.team, groups, standings),
             escalations=Escalations(database, operating_policy, directory),
         )

@@ -407,7 +407,7 @@ def _answer_of(row: Row) -> RequestAnswer:
     )
 
 
-_IN_PAYLOAD: Final = ("title", "prompt", "fields", "decisions", "tool", "policy", "raw")
+_IN_PAYLOAD: Final = ("title", "prompt", "fields", "decisions", "tool", "policy", "raw", "budget")
 _mapped = row_mapper(HumanRequest)
 
 

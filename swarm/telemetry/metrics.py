@@ -31,6 +31,7 @@ from prometheus_client.registry import Collector
 
 from swarm.clock import SECOND
 from swarm.domain.errors import OutcomeUnknown, SwarmError, Unavailable
+from swarm.domain.model.budgets import MICRODOLLARS
 from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, DeliveryStep
 from swarm.domain.watchers import (
     Changed,
@@ -41,6 +42,7 @@ from swarm.domain.watchers import (
     LeaseEnded,
     LeaseRefused,
     MetricEvent,
+    ModelsUsed,
     ReactionsExpired,
     SlackCall,
     SlackEventHandled,
@@ -242,6 +244,12 @@ class _Instruments:
             "door",
             "outcome",
         )
+        self.model_tokens = self._counter(
+            "swarm_model_tokens_total", "Tokens of models, as reported.", "agent", "direction"
+        )
+        self.model_cost = self._counter(
+            "swarm_model_cost_dollars_total", "Cost of models as far as it is known, in US dollars.", "agent"
+        )
         self.database_group_size = self._histogram(
             "swarm_database_group_size", "Number of writes that shared one transaction and commit.", GROUP_SIZES
         )
@@ -341,6 +349,10 @@ class Metrics(Watcher):
                 self.count.feedback.inc(agent, value.value, reason.value if reason else "")
             case WebhookEnded(kind=kind, outcome=outcome):
                 self.count.webhooks.inc(kind.value, outcome.value)
+            case ModelsUsed(agent=agent):
+                self.count.model_tokens.inc(agent, "input", by=fact.input_tokens)
+                self.count.model_tokens.inc(agent, "output", by=fact.output_tokens)
+                self.count.model_cost.inc(agent, by=fact.cost_microdollars / MICRODOLLARS)
             case Escalated(door=door, outcome=outcome):
                 self.count.escalations.inc(door, outcome)
             case ReactionsExpired(count=count):

@@ -167,8 +167,9 @@ class Notes:
     async def leaving(self, page: int, text: str) -> None:
         self.told.append(f"leaving {page}")
 
-    async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> str:
         self.told.append("ending")
+        return ""
 
     async def ended(self, page: int, text: str) -> None:
         self.told.append(f"ended {page} {text}")

@@ -145,7 +145,7 @@ async def test_text_is_logged_as_it_comes_and_lines_begin_a_line() -> None:
     out.log("[completed] Reading")
     out.log("done")
     out.log_text("The end.")
-    await out.end_log()
+    await out.end_reports()
     assert coordinator.logged == b"Let me see\n[completed] Reading\ndone\nThe end."
 
 
@@ -187,7 +187,7 @@ async def test_a_log_waits_a_little_so_that_a_talkative_program_costs_few_calls(
         out.log(f"line {number}")
         await out.flush()
     assert coordinator.logged == b"line 0\n"
-    await out.end_log()
+    await out.end_reports()
     assert coordinator.logged.count(b"\n") == 5
 
 

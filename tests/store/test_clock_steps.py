@@ -43,6 +43,7 @@ KEPT: Final = {
     "inbox_messages.resolved_at",
     "webhooks.ended_at",
     "audit.at",
+    "budget_raises.raised_at",
     "grants.created_at",
     "grants.revoked_at",
     "escalations.created_at",

@@ -10,10 +10,12 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Invalid, Unavailable
+from swarm.domain.model.budgets import BudgetRaise, BudgetScope, BudgetUnit
 from swarm.domain.model.language_models import (
     Door,
     ModelUsage,
     ModelUsageRecord,
+    UsageGrouping,
     UsageOutcome,
     UsagePurpose,
     UsageRecorder,
@@ -21,7 +23,7 @@ from swarm.domain.model.language_models import (
 )
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.store.bridge.database import Database
-from swarm.store.builtin import model_usage
+from swarm.store.builtin import budget_raises, model_usage
 from swarm.store.builtin.model_usage import DAY
 
 pytestmark = pytest.mark.req("AGENT-07")
@@ -169,3 +171,49 @@ async def test_a_database_that_is_away_is_unavailable(database_url: str) -> None
     for ask in (runs.note(run("a")), runs.latest(), runs.usage()):
         with pytest.raises(Unavailable):
             await ask
+
+
+@pytest.mark.req("RUN-06")
+async def test_an_approved_limit_only_grows(db: Database) -> None:
+    wanted = BudgetRaise(scope=BudgetScope.THREAD, unit=BudgetUnit.DOLLARS, subject="t", limit=5_000_000_000)
+    about = (wanted.scope, wanted.unit, wanted.subject)
+    assert await db.read(budget_raises.approved_limit, *about) is None
+    assert await db.write(budget_raises.add, wanted, "r1")
+    assert not await db.write(budget_raises.add, wanted, "r2")  # two people approve the same amount
+    assert not await db.write(budget_raises.add, replace(wanted, limit=1), "r3")
+    assert await db.write(budget_raises.add, replace(wanted, limit=6_000_000_000), "r4")
+    assert await db.write(budget_raises.add, replace(wanted, unit=BudgetUnit.TOKENS, limit=7), "r5")
+    assert await db.read(budget_raises.approved_limit, *about) == 6_000_000_000
+    assert await db.write(budget_raises.forget, NOON + 1, 10) == 2
+    assert await db.read(budget_raises.approved_limit, *about) is None
+
+
+@pytest.mark.req("RUN-06")
+async def test_what_is_used_is_added_up_by_run_thread_agent_and_day(db: Database) -> None:
+    book = ModelUsageLog(db)
+    stored: dict[str, dict[str, Any]] = {
+        "a": {"thread_id": "x"},
+        "b": {"thread_id": "x", "run_id": "t2", "usage": UNPRICED},
+        "c": {"thread_id": "y", "run_id": "", "agent": "other", "usage": UNPRICED},
+        "d": {"thread_id": "x", "run_id": "t1", "ended_at": NOON - DAY},
+    }
+    for name, values in stored.items():
+        await book.note(run(name, **values))
+    one, other = (3_000_000_020, 1500), (7, 0)
+    found = {of: await db.read(model_usage.used, *of) for of in (
+        (BudgetScope.RUN, "t1"), (BudgetScope.RUN, "t2"), (BudgetScope.RUN, ""), (BudgetScope.THREAD, "x"),
+        (BudgetScope.THREAD, "z"), (BudgetScope.AGENT, "assistant"), (BudgetScope.DAY, ""),
+    )}  # fmt: skip
+    assert found == {
+        (BudgetScope.RUN, "t1"): (2 * one[0], 2 * one[1]),
+        (BudgetScope.RUN, "t2"): other,
+        (BudgetScope.RUN, ""): (0, 0),
+        (BudgetScope.THREAD, "x"): (2 * one[0] + 7, 3000),
+        (BudgetScope.THREAD, "z"): (0, 0),
+        (BudgetScope.AGENT, "assistant"): (one[0] + 7, 1500),
+        (BudgetScope.DAY, ""): (one[0] + 14, 1500),
+    }
+    for by, groups in {UsageGrouping.AGENT: 2, UsageGrouping.THREAD: 2, UsageGrouping.RUN: 3}.items():
+        totals = await book.usage(90, by=by)
+        assert (len(totals), sum(total.runs for total in totals)) == (groups, 4)
+    assert [total.agent for total in await book.usage(90, by=UsageGrouping.RUN, thread_id="y")] == ["other"]

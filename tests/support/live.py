@@ -295,6 +295,7 @@ def show(
         me=ME,
         operating_policy=world.operating_policy,
         recovery=recovery,
+        run_usage=world.services.run_usage,
         stop_button_seconds=stop_button_seconds,
     )
     running = ActiveRuns(run_context)

@@ -49,6 +49,7 @@ class Closing:
     retry: bool = False  # a button that starts the run again
     feedback: bool = False  # 👍 and 👎
     footer: bool = False  # agent, requester, and how to continue
+    usage: str = ""  # tokens and cost of the run, shown in the footer; empty if unknown
 
 
 NOTHING_BELOW = Closing()

@@ -101,12 +101,13 @@ class RunLimits:
 
 
 class UsageOutcome(StrEnum):
-    """How a run of a built-in agent ended."""
+    """How a run ended."""
 
     ANSWERED = "answered"
     FAILED = "failed"
     STOPPED = "stopped"
     LIMITED = "limited"  # ended by one of the operator's limits
+    REPORTED = "reported"  # the agent reports its usage itself; how the run ended is not recorded with it
 
 
 class UsagePurpose(StrEnum):
@@ -122,11 +123,12 @@ class Door(StrEnum):
     SLACK = "slack"
     AGUI = "agui"
     CLI = "cli"
+    POLLING = "polling"  # a polling agent's own run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelUsage:
-    """The usage of model calls. Tokens are counted by the provider."""
+    """The usage of model calls. Tokens are counted by the provider. A polling agent reports only tokens and cost."""
 
     requests: int = 0
     input_tokens: int = 0  # including tokens read from a cache
@@ -152,30 +154,43 @@ class ModelUsage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelUsageRecord:
-    """One finished run of a built-in agent: an answer, or a summary of a session."""
+    """One run: a finished run of a built-in agent (an answer, or a summary of a session), or what a polling agent has
+    reported of a run so far."""
 
     id: str  # the run's id, new for each run
     agent: str
     door: Door
     session_id: str
-    run_id: str  # for an answer in Slack; otherwise empty
+    run_id: str  # for an answer in Slack, and for a polling agent; otherwise empty
     requester: str  # a Slack user's id or the caller; empty if unknown or for a summary
     model: str  # the model that answered last, "provider:name"; empty without an answer
     outcome: UsageOutcome
     note: str  # the reason for a run without an answer; otherwise empty
     usage: ModelUsage
     started_at: int  # microseconds since 1970 UTC
-    ended_at: int
+    ended_at: int  # for a polling agent, the time of its last report
     purpose: UsagePurpose = UsagePurpose.ANSWER
+    thread_id: str | None = None  # set when the run is stored
+
+
+class UsageGrouping(StrEnum):
+    """The runs that are added up."""
+
+    DAY = "day"  # of one agent, with one model, that ended on one day
+    AGENT = "agent"
+    THREAD = "thread"
+    RUN = "run"  # one run, with all its parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageTotal:
-    """The total usage of one agent's runs that ended on one day, with one model."""
+    """The total usage of the runs of one group. What the group does not tell is None."""
 
-    day: str  # in UTC, formatted as 2026-11-22
-    agent: str
-    model: str  # "provider:name"; empty: runs in which no model answered
+    day: str | None  # in UTC, formatted as 2026-11-22
+    agent: str | None
+    model: str | None  # "provider:name"; empty: runs in which no model answered
+    thread_id: str | None = None
+    run_id: str | None = None
     runs: int
     usage: ModelUsage  # its cost covers the runs with a known cost; None: no run has a known cost
     runs_of_unknown_cost: int

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
 
 EXPIRES_SECONDS: Final = 24 * 3600
@@ -313,6 +314,7 @@ class NewRequest:
     expires_seconds: float | None = EXPIRES_SECONDS  # None: never
     agent_request_id: str = ""  # the asker's own id, used to resume
     raw: Mapping[str, object] = field(default_factory=dict)  # as sent by the agent
+    budget: BudgetRaise | None = None  # what an approval allows; set by the coordinator only
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -345,6 +347,7 @@ class HumanRequest:
     expires_at: int | None
     ended_at: int | None
     reason: str | None  # why it was cancelled
+    budget: BudgetRaise | None = None
     run_total: int = 0  # the number of durable requests of the run; 0 without a run, and for a live asker
     run_ended: int = 0  # how many of them have ended
     answers: tuple[RequestAnswer, ...] = ()

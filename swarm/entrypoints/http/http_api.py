@@ -113,7 +113,7 @@ def create_app(
         file_router(services, identities),
         operator_router(services, identities, reload),
         request_router(services, identities),
-        run_router(services.model_usage, identities),
+        run_router(services.model_usage, services.run_usage, identities),
         run_log_router(services.run_logs, identities),
         task_router(services, identities),
         health_router(services.overview, readiness),

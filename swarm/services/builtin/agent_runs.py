@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Final, Protocol, runtime_checkable
 
@@ -43,6 +43,13 @@ OPEN_QUESTIONS: Final = 1000
 """The number of conversations whose open questions are kept; questions of older conversations are dropped."""
 
 CALLERS_HINT: Final = "The operator lists who may call an agent in agents.builtin.NAME.callers."
+
+BUDGET_HINT: Final = "The operator sets the budgets; a new day begins at midnight UTC."
+BUDGET_SECONDS: Final = 600.0
+"""When a client may try again whose run was refused because of a budget."""
+
+WhyNotStart = Callable[[str], Awaitable[str]]
+"""Returns why an agent, by its name, may start no run, as a sentence; empty if it may."""
 
 STOPPING: Final = Failed(message=RESTARTING, code="unavailable")
 NO_END: Final = Broken(reason="it stopped in the middle of its answer")
@@ -147,8 +154,10 @@ class AgentRuns:
         longest_run_seconds: float = LONGEST_RUN_SECONDS,
         invoke_seconds: float = INVOKE_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
+        why_not_start: WhyNotStart | None = None,
     ) -> None:
         self._agents = dict(agents)
+        self._why_not_start = why_not_start
         self._locks = locks
         self._policies = policies
         self._most_runs = most_runs
@@ -248,6 +257,8 @@ class AgentRuns:
     async def _acquire(self, key: ConversationKey, run_input: RunInput) -> ConversationLock:
         """Takes the conversation lock for a run, which then starts without further waiting."""
         self._check_room(key.client)
+        if self._why_not_start and (reason := await self._why_not_start(key.agent)):
+            raise RateLimited(reason, hint=BUDGET_HINT, retry_after_seconds=BUDGET_SECONDS)
         lock = await self._locks.take(key, run_input.agui_run_id, patience_seconds=self._patience_seconds)
         try:
             self._check_room(key.client)

@@ -1,11 +1,11 @@
-"""The model usage of built-in agents: stored after each run, and shown to the operator."""
+"""The model usage of runs: of built-in agents stored after each run, and of all agents shown to the operator."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.language_models import ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.model.language_models import ModelUsageRecord, UsageGrouping, UsagePurpose, UsageTotal
 from swarm.domain.model.sessions import kept_text
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import model_usage
@@ -45,13 +45,21 @@ class ModelUsageLog:
             )
         return found
 
-    async def usage(self, days: int = 30, *, purpose: UsagePurpose | None = None) -> list[UsageTotal]:
-        """Returns the usage of the last days by day (UTC), agent and model. Includes today, and `MOST_DAYS` days at
-        most.
+    async def usage(
+        self,
+        days: int = 30,
+        *,
+        purpose: UsagePurpose | None = None,
+        by: UsageGrouping = UsageGrouping.DAY,
+        agent: str | None = None,
+        thread_id: str | None = None,
+    ) -> list[UsageTotal]:
+        """Returns the usage of the last days by day (UTC), agent and model, or by another grouping. Includes today, and
+        `MOST_DAYS` days at most.
 
-        ``purpose`` restricts the runs to one purpose; None: answers and summaries.
+        ``purpose``, ``agent`` (a name) and ``thread_id`` restrict the runs; None: any.
         """
-        return await self._database.read(model_usage.totals, days, purpose)
+        return await self._database.read(model_usage.totals, days, purpose, by, agent, thread_id)
 
 
 def _storable(run: ModelUsageRecord) -> ModelUsageRecord:

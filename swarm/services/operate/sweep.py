@@ -49,7 +49,7 @@ from swarm.store import (
 )
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.builtin import model_usage, sessions
+from swarm.store.builtin import budget_raises, model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import feedback, remarks, run_logs, runs
@@ -195,6 +195,7 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_audit": (grants.forget_lines, kept.audit_days),
         "forget_webhooks": (webhooks.forget, kept.runs_days),
         "forget_model_runs": (model_usage.forget, kept.runs_days),
+        "forget_budget_raises": (budget_raises.forget, kept.runs_days),
         "forget_talks": (locks.forget_conversations, 1),
         "forget_alerts": (alerts.forget, _KEEP_ALERTS_DAYS),
     }
@@ -261,7 +262,9 @@ class Sweeper:
         on_call = tend_on_call(self._database, self._operating_policy, self._people)
         await attempt(on_call, "sweep", part="tend_on_call")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
-        await attempt(upkeep.tend_requests(self._database, self._groups), "sweep", part="tend_requests")
+        await attempt(
+            upkeep.tend_requests(self._database, self._groups, self._operating_policy), "sweep", part="tend_requests"
+        )
         await attempt(alert_repeats.show_due(self._database), "sweep", part="alert_repeats")
         reassigning = failover.failover_offline_agents(self._database, self._operating_policy, self._standings)
         await attempt(reassigning, "sweep", part="look_after_offline")

@@ -97,7 +97,7 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
     for question in asked:
         tool = question.tool.name if question.tool else None
         policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool)
-        ask(tx, request_of(question, f"run:{run.id}:{question.id}", policy), _waiting_of(run, Asker.DURABLE))
+        ask(tx, request_of(question, f"run:{run.id}:{question.id}", policy), waiting_of(run, Asker.DURABLE))
 
 
 def ask_during_run(
@@ -119,10 +119,11 @@ def ask_during_run(
         raise Conflict("The run has ended, so nobody can be asked.")
     policy = operating_policy.decision_policy(agents.names(tx).get(run.agent_id, ""), thread.channel, tool)
     key = f"run:{run.id}:live:{new_id()}"
-    return ask(tx, replace(new, key=key, policy=policy), _waiting_of(run, Asker.LIVE))
+    return ask(tx, replace(new, key=key, policy=policy), waiting_of(run, Asker.LIVE))
 
 
-def _waiting_of(run: Run, asker: Asker) -> Waiting:
+def waiting_of(run: Run, asker: Asker) -> Waiting:
+    """Returns the work of a run as that which waits for a decision."""
     work_ids = (run.task_id,) if run.task_id else run.inbox_message_ids
     return Waiting(
         agent_id=run.agent_id,

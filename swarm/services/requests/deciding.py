@@ -34,6 +34,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
 from swarm.services.requests.asking import ended, lock_work, refresh_cards
+from swarm.services.requests.budgets import settle_budget
 from swarm.services.rules.participants import LIMITED_TEXT, Standings, is_first_refusal, limited_since
 from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
@@ -141,7 +142,7 @@ class RequestDecisions:
         if refusal is None:
             checked = _checked(request, wish)
             if isinstance(checked, RequestAnswer):
-                return _stored(tx, request, checked, members)
+                return _stored(tx, request, checked, members, self._operating_policy)
             refusal = checked
         if is_attempt or not isinstance(refusal, Invalid):  # a slip in a form is no attempt
             grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
@@ -242,7 +243,11 @@ def _invalid(problems: Mapping[str, str]) -> Invalid:
 
 
 def _stored(
-    tx: Transaction, request: HumanRequest, answer: RequestAnswer, members: GroupMembers
+    tx: Transaction,
+    request: HumanRequest,
+    answer: RequestAnswer,
+    members: GroupMembers,
+    operating_policy: OperatingPolicy,
 ) -> HumanRequest | SwarmError:
     """Stores an answer that is allowed and valid, and what follows from it."""
     answer = RequestAnswer(
@@ -264,6 +269,7 @@ def _stored(
         return Conflict("This has been decided in the meantime.")
     over = ended(tx, request.id)
     _give_grant(tx, over, answer)
+    settle_budget(tx, over, operating_policy)
     return over
 
 
@@ -278,9 +284,9 @@ def _give_grant(tx: Transaction, request: HumanRequest, answer: RequestAnswer) -
     grants.note(tx, AuditKind.GRANTED, f"grant {grant.id} ({scope}, {until})", request, person=answer.person)
 
 
-def expire(tx: Transaction, request_id: str) -> None:
+def expire(tx: Transaction, request_id: str, operating_policy: OperatingPolicy) -> None:
     """Ends a request whose time is over; its work goes on without a decision."""
     request = lock_work(tx, request_id)
     if request and request.is_open and request.is_late(tx.now) and requests.move(tx, RequestStep.EXPIRE, request):
         grants.note(tx, AuditKind.EXPIRED, "nobody decided in time", request)
-        ended(tx, request_id)
+        settle_budget(tx, ended(tx, request_id), operating_policy)

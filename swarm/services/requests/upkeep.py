@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from swarm.domain.decision_rules import eligible_people
 from swarm.domain.model.requests import HumanRequest
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.services.requests.asking import cancel, lock_work, note_accepted, release, tell_people
 from swarm.services.requests.deciding import expire
@@ -24,13 +26,13 @@ BATCH: Final = 100
 WORK_IS_OVER: Final = "its work has ended"
 
 
-async def tend_requests(database: Database, groups: UserGroups) -> None:
+async def tend_requests(database: Database, groups: UserGroups, operating_policy: OperatingPolicy) -> None:
     """Ends the requests whose time is over or whose work has ended, records which decisions were received, and tells
     who may decide.
     """
     for request in await database.read(requests.to_tell, BATCH):
         await attempt(_tell(database, groups, request), "tend_requests", request=request.id)
-    await _each(database, requests.expired, expire)
+    await _each(database, requests.expired, partial(expire, operating_policy=operating_policy))
     await _each(database, requests.without_work, _withdraw)
     after = ""
     while sent := await database.read(requests.sent_after, after, BATCH):

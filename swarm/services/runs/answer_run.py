@@ -30,9 +30,10 @@ from swarm.domain.ports import Directory
 from swarm.processes.background import BackgroundTasks
 from swarm.services.inbox.work import Work
 from swarm.services.requests.asking import ask_of_run
+from swarm.services.requests.budgets import RunUsage
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.locks import LockTerm
-from swarm.services.runs.run_ends import end_run, offer_stop
+from swarm.services.runs.run_ends import end_run, offer_stop, with_usage
 from swarm.services.runs.run_recovery import Recovery
 from swarm.services.runs.settling import outcome_of
 from swarm.store.bridge.database import Database
@@ -60,6 +61,7 @@ class RunContext:
     me: Me
     operating_policy: OperatingPolicy
     recovery: Recovery
+    run_usage: RunUsage
     stop_button_seconds: float | None = 5.0
     background: BackgroundTasks = field(default_factory=BackgroundTasks, repr=False)
 
@@ -282,10 +284,12 @@ class RunRecord:
         """Records the text of a message before the next message begins, so that recovery can still add a note to it."""
         await self._database.write(run_pages.page_text, self._run_id, page, text)
 
-    async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> str:
         """Records the end before the last call. After that, any process can complete the answer."""
-        if not await self._database.write(_closing, self._run_id, call, outcome, self._operating_policy):
+        usage = await self._database.write(_closing, self._run_id, call, outcome, self._operating_policy)
+        if usage is None:
             raise AnswerLost
+        return usage
 
     async def ended(self, page: int, text: str) -> None:
         """Records that a message is final."""
@@ -314,15 +318,18 @@ def _began(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
 
 def _closing(
     tx: Transaction, run_id: str, call: Last, outcome: AnswerOutcome, operating_policy: OperatingPolicy
-) -> bool:
+) -> str | None:
+    """Returns the usage to be shown; None if the run has ended otherwise."""
     known, note = outcome_of(outcome)
-    if runs.closing(tx, run_id, text=call.text, closing=call.closing, outcome=known, note=note):
+    closing = with_usage(tx, run_id, call.closing, operating_policy)
+    if runs.closing(tx, run_id, text=call.text, closing=closing, outcome=known, note=note):
         run = runs.get(tx, run_id)
         if run and isinstance(outcome, NeedsInput):
             ask_of_run(tx, run, outcome.asked, operating_policy)
-        return True
+        return closing.usage
     run = runs.get(tx, run_id)  # a repeated call finds a closing run
-    return run is not None and run.outcome is known and run.ended_at is None
+    is_closing = run is not None and run.outcome is known and run.ended_at is None
+    return closing.usage if is_closing else None
 
 
 def _page_ended(tx: Transaction, run_id: str, page: int, text: str) -> None:

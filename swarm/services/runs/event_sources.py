@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
@@ -18,7 +19,7 @@ import structlog
 
 from swarm.clock import boottime, new_id, new_trace_id
 from swarm.domain.answers.agents import AgentClient, History, StreamingAgent
-from swarm.domain.answers.events import MAX_PIECES, AgentEvent, Closed, RunInput, RunStopped, event_of
+from swarm.domain.answers.events import MAX_PIECES, AgentEvent, Closed, Failed, RunInput, RunStopped, event_of
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown
 from swarm.domain.errors import LeaseLost, Unavailable
 from swarm.domain.model.agents import Agent, Reach
@@ -166,10 +167,24 @@ class AgentSource:
             raise AnswerLost
         self.was_called = True
         is_for_bots = self._trigger.thread is not None and self._requester is None
-        return self._invoked(taken) if is_for_bots else self._one.client.run(taken)
+        events = self._invoked(taken) if is_for_bots else self._one.client.run(taken)
+        return self._within_budget(events) if self._agent.reach is Reach.BUILTIN else events
 
     async def stored(self) -> AnswerShown | None:
         return None
+
+    async def _within_budget(self, events: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
+        """Starts a built-in agent unless a budget is used up and people do not approve more."""
+        place = self._trigger.thread
+        async with aclosing(events):
+            reason = await self._run_context.run_usage.why_not_start(
+                self._agent.name, self.run_id, place.id if place else None
+            )
+            if reason:
+                yield Failed(message=reason, code="budget")
+                return
+            async for event in events:
+                yield event
 
     async def _invoked(self, taken: RunInput) -> AsyncGenerator[AgentEvent, None]:
         yield await self._one.client.invoke(taken)

@@ -15,7 +15,7 @@ Lock order, as everywhere: the thread, the lease, the task, the messages, the ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -24,6 +24,7 @@ from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.model import triggers
+from swarm.domain.model.budgets import BudgetScope, usage_text
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, LeaseEnd
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
@@ -37,6 +38,7 @@ from swarm.services.runs.settling import outcome_of, settle_work
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
 from swarm.store import deliveries, requests, tasks
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import model_usage
 from swarm.store.inbox import leases
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_pages, runs
@@ -142,10 +144,17 @@ def end_run(
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
         close_pages(tx, run)
-        _say(tx, run, thread, place, ending.closing, ending.leftover)
+        _say(tx, run, thread, place, with_usage(tx, run.id, ending.closing, operating_policy), ending.leftover)
         # The Stop button is removed last, because Slack's limit for deletions is lower than for posts.
         deliveries.take_down(tx, thread, _stop_key(run.id))
     return True
+
+
+def with_usage(tx: Transaction, run_id: str, closing: Closing, operating_policy: OperatingPolicy) -> Closing:
+    """Returns what is shown below an answer, with the usage of its run if the footer is to show it."""
+    if not closing.footer or not operating_policy.shows_usage:
+        return closing
+    return replace(closing, usage=usage_text(*model_usage.used(tx, BudgetScope.RUN, run_id)))
 
 
 def break_off(

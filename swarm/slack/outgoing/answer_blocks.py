@@ -65,7 +65,7 @@ def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
     if closing.retry:
         blocks.append(actions(button(RETRY_RUN_ACTION, "Retry", place.run_id)))
     if closing.footer:
-        blocks.append(_context(footer_text(place)))
+        blocks.append(_context(footer_text(place, closing.usage)))
     if closing.feedback:
         blocks.append(_feedback(place.run_id))
     return blocks
@@ -88,13 +88,13 @@ def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject
     return shown if shown != list(blocks) else None
 
 
-def footer_text(place: AnswerTarget) -> str:
-    """Returns the agent, the requester, how to continue, and the operator's own text, as mrkdwn of at most 3,000
-    characters.
+def footer_text(place: AnswerTarget, usage: str = "") -> str:
+    """Returns the agent, the requester, how to continue, the usage, and the operator's own text, as mrkdwn of at most
+    3,000 characters.
     """
     asked = f"asked by <@{place.requester}>" if place.requester else ""
     how = _CONTINUE_DIRECT if place.is_direct else _CONTINUE_THREAD
-    parts = (escape(place.agent_name), asked, how, place.footer.strip())
+    parts = (escape(place.agent_name), asked, how, usage, place.footer.strip())
     return cut_text(" · ".join(filter(None, parts)), MAX_CONTEXT_CHARACTERS)
 
 

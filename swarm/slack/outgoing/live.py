@@ -11,6 +11,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final, TypeGuard
 
 import structlog
@@ -85,7 +86,8 @@ class _NoRecord:
 
     async def leaving(self, page: int, text: str) -> None: ...
 
-    async def ending(self, call: Last, outcome: AnswerOutcome) -> None: ...
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> str:
+        return ""
 
     async def ended(self, page: int, text: str) -> None: ...
 
@@ -239,18 +241,20 @@ class LiveAnswer:
                 case Over():
                     self._over = command
                 case OpenStream() | AppendStream() | CloseStream() | PostPage() | UpdatePage():
-                    await self._note(command)
-                    self._calling = self._tasks.start(self._call(command))
+                    noted = await self._note(command)
+                    self._calling = self._tasks.start(self._call(noted))
 
-    async def _note(self, call: StreamCall) -> None:
-        """Records, before the call, the state that recovery after a crash needs."""
+    async def _note(self, call: StreamCall) -> StreamCall:
+        """Records, before the call, the state that recovery after a crash needs. Returns the call, complete."""
         if isinstance(call, OpenStream | PostPage):
             await self._record.beginning(call.page, is_post=isinstance(call, PostPage))
         if isinstance(call, CloseStream) and not call.is_last:
             await self._record.leaving(call.page, call.text)
         if isinstance(call, CloseStream | PostPage | UpdatePage) and call.is_last:
             assert self._live.outcome is not None  # an answer's last call comes after its outcome
-            await self._record.ending(call, self._live.outcome)
+            usage = await self._record.ending(call, self._live.outcome)
+            return replace(call, closing=replace(call.closing, usage=usage))
+        return call
 
     async def _call(self, call: StreamCall) -> None:
         if not await self._may_call():

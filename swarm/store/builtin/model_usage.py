@@ -1,4 +1,8 @@
-"""Finished runs of built-in agents and their model usage."""
+"""The model usage of runs: finished runs of built-in agents, and what polling agents report of their runs.
+
+A report is the total of a run so far. The row of the run is locked, so that reports of one run follow each other, and a
+total that is lower than before changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,46 @@ from datetime import UTC, datetime
 from itertools import compress, product
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, bindparam, cast, func, literal_column, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal_column,
+    null,
+    select,
+    tuple_,
+    update,
+)
 
 from swarm.clock import SECOND
-from swarm.domain.model.language_models import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.model.budgets import BudgetScope
+from swarm.domain.model.language_models import (
+    Door,
+    ModelUsage,
+    ModelUsageRecord,
+    UsageGrouping,
+    UsageOutcome,
+    UsagePurpose,
+    UsageTotal,
+)
+from swarm.domain.watchers import ModelsUsed
 from swarm.store import forgotten
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
 from swarm.store.tables.sessions import model_usage
 
 DAY: Final = 24 * 3600 * SECOND
 """Microseconds in a day."""
+
+MOST_TOTALS: Final = 1_000
+"""The maximum number of totals that are returned together, except for those of days."""
 
 _COUNTS: Final = (
     "requests",
@@ -34,6 +66,15 @@ _r = model_usage.c
 
 _NOTE = Statement(lambda insert: insert(model_usage).on_conflict_do_nothing(index_elements=["id"]))
 _PLACE = Statement(select(_r.ended_at, _r.id).where(_r.id == bindparam("usage_id")))
+_OF_ID = Statement(select(model_usage).where(_r.id == bindparam("usage_id")))
+_GROW = Statement(
+    update(model_usage)
+    .where(_r.id == bindparam("usage_id"))
+    .values(
+        ended_at=bindparam("now"),
+        **{f"{name}": bindparam(f"new_{name}") for name in ("model", *_COUNTS, "cost_microdollars")},
+    )
+)
 
 
 _of_agent = _r.agent == bindparam("of_agent")
@@ -60,24 +101,57 @@ def _sum(of: ColumnElement[Any]) -> ColumnElement[int]:
 _day = _r.ended_at // literal_column(str(DAY), BigInteger)
 
 
-def _totals(*conditions: ColumnElement[bool]) -> Statement:
-    return Statement(
+_run_id = case((_r.run_id == "", _r.id), else_=_r.run_id)
+_of_thread = _r.thread_id == bindparam("of_thread")
+_GROUPS: Final[dict[UsageGrouping, dict[str, ColumnElement[Any]]]] = {
+    UsageGrouping.DAY: {"day": _day, "agent": _r.agent, "model": _r.model},
+    UsageGrouping.AGENT: {"agent": _r.agent},
+    UsageGrouping.THREAD: {"thread_id": _r.thread_id},
+    UsageGrouping.RUN: {"run_id": _run_id, "agent": _r.agent, "thread_id": _r.thread_id},
+}
+_IN_GROUPS: Final = ("day", "agent", "model", "thread_id", "run_id")
+
+
+def _totals(by: UsageGrouping, *conditions: ColumnElement[bool]) -> Statement:
+    groups = _GROUPS[by]
+    order = (_day.desc(), _r.agent, _r.model) if by is UsageGrouping.DAY else (func.max(_r.ended_at).desc(),)
+    known = [groups.get(name, null()).label(name) for name in _IN_GROUPS]
+    statement = (
         select(
-            _day.label("day"),
-            _r.agent,
-            _r.model,
+            *known,
             func.count().label("runs"),
             (func.count() - func.count(_r.cost_microdollars)).label("runs_of_unknown_cost"),
             *(_sum(_r[name]).label(name) for name in (*_COUNTS, "cost_microdollars")),
         )
         .where(_r.ended_at >= bindparam("since"), *conditions)
-        .group_by(_day, _r.agent, _r.model)
-        .order_by(_day.desc(), _r.agent, _r.model)
+        .group_by(*groups.values())
+        .order_by(*order)
+    )
+    return Statement(statement if by is UsageGrouping.DAY else statement.limit(AT_MOST_N))
+
+
+# Keyed by the grouping, and by the filters in use: purpose, agent, thread.
+_TOTALS = {
+    (by, *filters): _totals(by, *compress((_of_purpose, _of_agent, _of_thread), filters))
+    for by in UsageGrouping
+    for filters in product((False, True), repeat=3)
+}
+
+
+def _used(*conditions: ColumnElement[bool]) -> Statement:
+    tokens, cost = _sum(_r.input_tokens + _r.output_tokens), _sum(_r.cost_microdollars)
+    return Statement(
+        select(func.coalesce(tokens, 0).label("tokens"), func.coalesce(cost, 0).label("cost")).where(*conditions)
     )
 
 
-_TOTALS = _totals()
-_TOTALS_OF_PURPOSE = _totals(_of_purpose)
+_today = _r.ended_at >= bindparam("since")
+_USED = {
+    BudgetScope.RUN: _used(_r.run_id == bindparam("of"), _r.run_id != literal_column("''", Text)),
+    BudgetScope.THREAD: _used(_r.thread_id == bindparam("of")),
+    BudgetScope.AGENT: _used(_r.agent == bindparam("of"), _today),
+    BudgetScope.DAY: _used(_today),
+}
 _FORGET = delete_oldest(model_usage, _r.ended_at, _r.ended_at < bindparam("before"))
 
 
@@ -85,8 +159,81 @@ def note(tx: Transaction, run: ModelUsageRecord) -> bool:
     """Stores a finished run. Returns False if the run is already stored; it is then left unchanged."""
     if run.requester and forgotten.was_forgotten_since(tx, run.requester, run.started_at):
         run = replace(run, requester="", session_id=f"slack:{forgotten.NOBODY}")
-    values = asdict(run)
-    return bool(_NOTE.run(tx, **values.pop("usage"), **values))
+    found = runs.get(tx, run.run_id) if run.run_id and run.thread_id is None else None
+    values = asdict(replace(run, thread_id=found.thread_id) if found else run)
+    if not _NOTE.run(tx, **values.pop("usage"), **values):
+        return False
+    _tell(tx, run.agent, run.usage)
+    return True
+
+
+def report(tx: Transaction, run: Run, agent: str, total: ModelUsage, model: str) -> ModelUsage:
+    """Stores what a polling agent has used in a run so far, where it is more than before. Returns what is stored.
+
+    ``agent`` is the agent's name, ``model`` is empty if unknown. ``total`` without a cost leaves the known cost. A run
+    without usage gets no row. The run's row must be locked.
+    """
+    row = _OF_ID.first(tx, usage_id=run.id)
+    before = _usage(row) if row else ModelUsage(cost_microdollars=None)
+    now = _grown(before, total)
+    if now == before:
+        return before
+    if row is None:
+        note(
+            tx,
+            ModelUsageRecord(
+                id=run.id,
+                agent=agent,
+                door=Door.POLLING,
+                session_id=run.conversation_id,
+                run_id=run.id,
+                requester=run.requester or "",
+                model=model,
+                outcome=UsageOutcome.REPORTED,
+                note="",
+                usage=now,
+                started_at=run.started_at,
+                ended_at=tx.now,
+                thread_id=run.thread_id,
+            ),
+        )
+        return now
+    values = {f"new_{name}": value for name, value in asdict(now).items()}
+    _GROW.run(tx, usage_id=run.id, now=tx.now, new_model=model or row["model"], **values)
+    _tell(tx, agent, now, before)
+    return now
+
+
+def used(tx: Transaction, scope: BudgetScope, of: str) -> tuple[int, int]:
+    """Returns the tokens and the millionths of a dollar that a run or a thread has used (``of``: its id), or an agent
+    (its name) or all agents today."""
+    params: dict[str, object] = {} if scope is BudgetScope.DAY else {"of": of}
+    if scope in (BudgetScope.AGENT, BudgetScope.DAY):
+        params["since"] = tx.now // DAY * DAY
+    row = _USED[scope].first(tx, **params)
+    return (row["tokens"], row["cost"]) if row else (0, 0)
+
+
+def _grown(before: ModelUsage, total: ModelUsage) -> ModelUsage:
+    costs = [cost for cost in (before.cost_microdollars, total.cost_microdollars) if cost is not None]
+    return replace(
+        before,
+        input_tokens=max(before.input_tokens, total.input_tokens),
+        output_tokens=max(before.output_tokens, total.output_tokens),
+        cost_microdollars=max(costs) if costs else None,
+    )
+
+
+def _tell(tx: Transaction, agent: str, now: ModelUsage, before: ModelUsage | None = None) -> None:
+    before = before or ModelUsage()
+    tx.note(
+        ModelsUsed(
+            agent=agent,
+            input_tokens=now.input_tokens - before.input_tokens,
+            output_tokens=now.output_tokens - before.output_tokens,
+            cost_microdollars=(now.cost_microdollars or 0) - (before.cost_microdollars or 0),
+        )
+    )
 
 
 def latest(
@@ -110,15 +257,25 @@ def latest(
     return [_run(row) for row in _NEWEST[filters].all(tx, **params)]
 
 
-def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[UsageTotal]:
-    """Returns the usage of the last ``days`` days in UTC, including today, newest first, by agent and model.
+def totals(
+    tx: Transaction,
+    days: int,
+    purpose: UsagePurpose | None,
+    by: UsageGrouping = UsageGrouping.DAY,
+    agent: str | None = None,
+    thread_id: str | None = None,
+) -> list[UsageTotal]:
+    """Returns the usage of the last ``days`` days in UTC, including today, newest first: by day, agent and model, or
+    the newest `MOST_TOTALS` of another grouping.
 
-    ``purpose`` filters the runs; None means any.
+    ``purpose``, ``agent`` (a name) and ``thread_id`` filter the runs; None means any.
     """
-    since = (tx.now // DAY - days + 1) * DAY
-    if purpose is None:
-        return [_total(row) for row in _TOTALS.all(tx, since=since)]
-    return [_total(row) for row in _TOTALS_OF_PURPOSE.all(tx, since=since, of_purpose=purpose.value)]
+    given = {"of_purpose": purpose and purpose.value, "of_agent": agent, "of_thread": thread_id}
+    params: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    statement = _TOTALS[by, purpose is not None, agent is not None, thread_id is not None]
+    if by is not UsageGrouping.DAY:
+        params["n"] = MOST_TOTALS
+    return [_total(row) for row in statement.all(tx, since=(tx.now // DAY - days + 1) * DAY, **params)]
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
@@ -126,8 +283,13 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
     return _FORGET.run(tx, before=before, n=limit)
 
 
-def _date(row: Row) -> str:
-    return datetime.fromtimestamp(row["day"] * DAY // SECOND, UTC).date().isoformat()
+def day_of(moment: int) -> str:
+    """Returns the day of a time in UTC, formatted as 2026-11-22."""
+    return datetime.fromtimestamp(moment // SECOND, UTC).date().isoformat()
+
+
+def _date(row: Row) -> str | None:
+    return None if row["day"] is None else day_of(row["day"] * DAY)
 
 
 def _usage(row: Row) -> ModelUsage:

@@ -326,8 +326,9 @@ def end(tx: Transaction, run_id: str, step: RunStep, note: str | None = None) ->
     return _step(tx, step, run_id, note)
 
 
-def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_id: str | None = None) -> int:
-    """Records a person's request (by Slack user id) to stop a run, or all runs in a thread.
+def request_stop(tx: Transaction, by: str | None, *, run_id: str | None = None, thread_id: str | None = None) -> int:
+    """Records a person's request (by Slack user id) to stop a run, or all runs in a thread. Without a person, a rule
+    stops them.
 
     Returns the number of new requests. The processes of the runs are woken and find the requests with `stops_wanted`.
     """
@@ -340,7 +341,7 @@ def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_
             row["id"],
             thread_id=row["thread_id"],
             agent_id=row["agent_id"],
-            reason=f"by <@{by}>",
+            reason=f"by <@{by}>" if by else None,
         )
     if asked:
         tx.wake(RUNS)

@@ -11,7 +11,7 @@ from swarm.store.tables.effects import deliveries, history, idempotency_keys, lo
 from swarm.store.tables.requests import audit, escalations, grants, request_answers, request_drafts, requests
 from swarm.store.tables.runs import feedback, remarks, run_events, run_log_pieces, run_messages, runs
 from swarm.store.tables.schema import metadata
-from swarm.store.tables.sessions import model_usage, session_messages, sessions
+from swarm.store.tables.sessions import budget_raises, model_usage, session_messages, sessions
 from swarm.store.tables.threads import (
     alerts,
     early_messages,
@@ -39,6 +39,7 @@ __all__ = [
     "agents",
     "alerts",
     "audit",
+    "budget_raises",
     "deliveries",
     "document_pieces",
     "documents",

@@ -12,8 +12,10 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    text,
 )
 
+from swarm.domain.model.budgets import BudgetScope, BudgetUnit
 from swarm.domain.model.language_models import Door, UsageOutcome, UsagePurpose
 from swarm.domain.model.sessions import MessageRole
 from swarm.store.tables.schema import metadata, one_of
@@ -84,8 +86,28 @@ model_usage = Table(
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger, nullable=False),
     Column("purpose", Text, one_of("purpose", UsagePurpose), nullable=False, server_default="answer"),
+    Column("thread_id", Text),  # not a foreign key, because usage is kept after its thread
     one_of("door", Door),
     one_of("outcome", UsageOutcome),
 )
 Index("ix_model_usage_ended", model_usage.c.ended_at, model_usage.c.id)
 Index("ix_model_usage_agent", model_usage.c.agent, model_usage.c.ended_at, model_usage.c.id)
+_has_thread = model_usage.c.thread_id.is_not(None)
+Index("ix_model_usage_thread", model_usage.c.thread_id, sqlite_where=_has_thread, postgresql_where=_has_thread)
+_has_run = model_usage.c.run_id != text("''")
+Index("ix_model_usage_run", model_usage.c.run_id, sqlite_where=_has_run, postgresql_where=_has_run)
+
+budget_raises = Table(  # what people have approved above the operator's budgets
+    "budget_raises",
+    metadata,
+    Column("scope", Text, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("subject", Text, nullable=False),  # the run's or thread's id, the day, or the agent's name and the day
+    Column("new_limit", BigInteger, nullable=False),  # in tokens or in millionths of a dollar
+    Column("request_id", Text, nullable=False),  # whose approval counts; not a foreign key, since it is deleted earlier
+    Column("raised_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("scope", "unit", "subject"),
+    one_of("scope", BudgetScope),
+    one_of("unit", BudgetUnit),
+)
+Index("ix_budget_raises_raised", budget_raises.c.raised_at)

@@ -59,6 +59,7 @@ async def test_runs_are_shown_newest_first_of_all_agents_or_of_one(doors: Doors)
         "door": "slack",
         "session_id": "slack:C1:U1",
         "turn_id": None,
+        "thread_id": None,
         "requester": "U1",
         "model": "openai:gpt-5",
         "outcome": "answered",
@@ -79,7 +80,7 @@ async def test_usage_is_shown_by_day_agent_and_model(doors: Doors) -> None:
     await note(doors, "r2", usage=ModelUsage(cost_microdollars=None))
     await note(doors, "r3", model="ollama:llama", usage=ModelUsage(cost_microdollars=None))
     unpriced, priced = (await doors.operator.get("/usage?days=1"))["usage"]
-    about = {"day": "2023-11-14", "agent": "assistant"}
+    about = {"day": "2023-11-14", "agent": "assistant", "thread_id": None, "run_id": None}
     assert priced == SHOWN | about | {"model": "openai:gpt-5", "runs": 2, "runs_of_unknown_cost": 1}
     assert (unpriced["model"], unpriced["cost_microdollars"], unpriced["runs_of_unknown_cost"]) == (
         "ollama:llama",
@@ -131,7 +132,10 @@ async def test_what_cannot_be_asked_is_refused_by_name(doors: Doors, path: str, 
 
 async def test_both_are_described(doors: Doors) -> None:
     paths = (await doors.http.get(f"{doors.base}/openapi.json")).json()["paths"]
-    for path, queries in (("/runs", {"agent", "limit", "before", "purpose"}), ("/usage", {"days", "purpose"})):
+    for path, queries in (
+        ("/runs", {"agent", "limit", "before", "purpose"}),
+        ("/usage", {"days", "purpose", "by", "agent", "thread_id"}),
+    ):
         operation = paths[path]["get"]
         assert {parameter["name"] for parameter in operation["parameters"]} == queries
         assert set(operation["responses"]) >= {"200", "401", "403", "422", "503"}

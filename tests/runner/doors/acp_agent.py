@@ -60,6 +60,7 @@ class Agent:
     def __init__(self) -> None:
         self.client: Any = None
         self.cancelled = asyncio.Event()
+        self.turns = 0
 
     def on_connect(self, client: Any) -> None:
         self.client = client
@@ -136,6 +137,8 @@ class Agent:
                 await self.say(session_id, "I begin.")
                 await self.cancelled.wait()
                 return "cancelled"
+            case "spends":
+                return await self.spends(session_id)
             case "waits for leave":
                 answer = await self.ask(session_id, 1)
                 await self.say(session_id, answer)
@@ -175,6 +178,19 @@ class Agent:
         await self.say(session_id, "Found.")
         cost = Cost(amount=0.25, currency="USD")
         await update(session_id, UsageUpdate(session_update="usage_update", used=10, size=100, cost=cost))
+
+    async def spends(self, session_id: str) -> str:
+        """Spends more than a dollar and waits until it is cancelled; the next time it ends by itself."""
+        self.turns += 1
+        cost = Cost(amount=0.75 + self.turns / 2, currency="USD")
+        await self.say(session_id, "I went on." if self.turns > 1 else "I spend. ")
+        await self.client.session_update(
+            session_id, UsageUpdate(session_update="usage_update", used=10, size=100, cost=cost)
+        )
+        if self.turns > 1:
+            return "end_turn"
+        await self.cancelled.wait()
+        return "cancelled"
 
 
 class CountingAgent(Agent):

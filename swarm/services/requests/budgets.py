@@ -1,0 +1,224 @@
+"""Usage that agents report, budgets that are used up, and the people who approve more.
+
+Who may act: an agent reports the usage of its own runs, and asks about their budgets; the coordinator writes the
+question, so an approval is always about the budget that the card names. Guarantee: an approval raises the limit in the
+transaction that stores the decision, once, to the amount on the card; several approvals of the same amount raise it
+once. What several runs use at the same moment may exceed a budget by what is under way.
+
+Lock order: the thread, the lease, the run, then the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from swarm.domain.errors import Conflict
+from swarm.domain.model.agents import Agent, Reach
+from swarm.domain.model.budgets import Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
+from swarm.domain.model.language_models import ModelUsage
+from swarm.domain.model.requests import OPERATOR, Asker, HumanRequest, NewRequest, RequestStatus
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.request_texts import person_text
+from swarm.services.requests.asking import ask, waiting_of
+from swarm.services.requests.human_requests import HumanRequests
+from swarm.services.rules import task_ends
+from swarm.services.rules.silence import check_may_show
+from swarm.services.rules.system_messages import post_message
+from swarm.store import agents, history, tasks
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import budget_raises, model_usage
+from swarm.store.inbox import leases
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads
+
+RULE: Final = "budget-{scope}"
+"""The name under which the operator's ``decisions`` find the requests about a budget, such as ``budget-day``."""
+
+_START_SECONDS: Final = 1800.0
+"""How long a run of a built-in agent waits for more of a budget before it starts."""
+
+_log = structlog.get_logger(__name__)
+
+
+class RunUsage:
+    """The usage of the runs of polling agents, and the budgets of all runs."""
+
+    def __init__(self, database: Database, operating_policy: OperatingPolicy, requests: HumanRequests) -> None:
+        self._database = database
+        self._operating_policy = operating_policy
+        self._requests = requests
+
+    async def report(self, agent: Agent, run_id: str, total: ModelUsage, model: str = "") -> list[UsedBudget]:
+        """Stores the total usage of an agent's run so far, and returns the budgets that are used up.
+
+        Reports may be repeated; a total that is lower than before is ignored. Raises NotFound for another agent's run.
+        """
+        return await self._database.write(_report, agent, run_id, total, model, self._operating_policy.budgets)
+
+    async def ask(self, agent: Agent, run_id: str, scope: BudgetScope, unit: BudgetUnit) -> HumanRequest | None:
+        """Asks people for more of a budget. The caller keeps its lease and waits for the decision.
+
+        A repeated call returns the same request. Returns None if the budget is not used up (any more). Raises NotFound
+        for another agent's run, and Conflict if the run is over or if people cannot be asked.
+        """
+        return await self._database.write(_ask, agent, run_id, scope, unit, self._operating_policy)
+
+    async def why_not_start(self, agent: str, run_id: str | None = None, thread_id: str | None = None) -> str:
+        """Returns why a run of a built-in agent may not start, as a sentence; empty if it may.
+
+        If a budget is used up, the people of the run ``run_id`` are asked for more, and this waits for their decision.
+        Without a run, nobody is asked. Raises Unavailable.
+        """
+        while True:
+            budgets = self._operating_policy.budgets
+            found = await self._database.read(used_up, budgets, agent=agent, thread_id=thread_id)
+            if not found:
+                return ""
+            _log.info("A budget is used up.", action="budget_used_up", agent=agent, budget=found[0].sentence)
+            if run_id is None or not await self._is_raised(run_id, found[0]):
+                return f"{found[0].sentence}."
+
+    async def _is_raised(self, run_id: str, budget: UsedBudget) -> bool:
+        new = replace(_question(budget), expires_seconds=_START_SECONDS)
+        try:
+            request = await self._requests.ask_during_run(run_id, RULE.format(scope=budget.scope), new)
+        except Conflict:  # nobody can be asked
+            return False
+        return request.status is RequestStatus.APPROVED
+
+
+def used_up(
+    tx: Transaction, budgets: Budgets, *, agent: str, run_id: str | None = None, thread_id: str | None = None
+) -> list[UsedBudget]:
+    """Returns the budgets that the runs of an agent have used up, from the narrowest scope on.
+
+    Only budgets with a limit are looked up.
+    """
+    of = {BudgetScope.RUN: run_id, BudgetScope.THREAD: thread_id, BudgetScope.AGENT: agent, BudgetScope.DAY: "all"}
+    return [
+        budget for scope, limits in budgets.of(agent).items() for budget in _used_up(tx, scope, of[scope] or "", limits)
+    ]
+
+
+def _used_up(tx: Transaction, scope: BudgetScope, of: str, budget: Budget) -> Iterator[UsedBudget]:
+    """Yields the limits of a budget that are used up. ``of`` is empty for work without such a subject."""
+    limits = list(budget.limits) if of else []
+    if not limits:
+        return
+    amounts = dict(zip(BudgetUnit, model_usage.used(tx, scope, of), strict=True))
+    subject = _subject(tx, scope, of)
+    for unit, step in limits:
+        used = amounts[unit]
+        limit = step if used < step else max(step, budget_raises.approved_limit(tx, scope, unit, subject) or 0)
+        if used >= limit:
+            yield UsedBudget(scope=scope, unit=unit, subject=subject, step=step, limit=limit, used=used)
+
+
+def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy: OperatingPolicy) -> HumanRequest:
+    """Asks the people of a run for more of a budget, once for each amount. Without a thread, the operator decides.
+
+    Raises Conflict if the run is over, or if people cannot be asked.
+    """
+    thread = threads.locked(tx, run.thread_id) if run.thread_id else None
+    check_may_show(thread, "people cannot be asked")
+    lease = leases.by_token(tx, run.lease_token)
+    now = runs.locked(tx, run.id)
+    if now is None or now.stop_requested_at is not None or not leases.holds(lease, tx.now):
+        raise Conflict("The run has ended, so nobody can be asked.")
+    agent = agents.names(tx).get(run.agent_id, "")
+    channel = thread.channel if thread else None
+    key = f"budget:{run.id}:{budget.scope}:{budget.unit}:{budget.next_limit}"
+    policy = operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope))
+    return ask(tx, replace(_question(budget), key=key, policy=policy), waiting_of(run, Asker.LIVE))
+
+
+def _question(budget: UsedBudget) -> NewRequest:
+    wanted = BudgetRaise(scope=budget.scope, unit=budget.unit, subject=budget.subject, limit=budget.next_limit)
+    return NewRequest(
+        key="",
+        title=budget.sentence,
+        prompt=f"Approve to go on, up to {budget.shown(wanted.limit)}. Reject to stop the work.",
+        budget=wanted,
+    )
+
+
+def settle_budget(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
+    """Does what people have decided about a budget: an approval raises it, and otherwise a polling agent's work stops.
+
+    A run of a built-in agent has not started, and ends by itself. The thread, the task and the request must be locked.
+    """
+    if request.budget is None:
+        return
+    if request.status is RequestStatus.APPROVED:
+        _raise(tx, request, request.budget)
+    elif request.status in (RequestStatus.REJECTED, RequestStatus.EXPIRED):
+        agent = agents.by_id(tx, request.agent_id)
+        if agent and agent.reach is Reach.POLLING:
+            _stop(tx, request, operating_policy)
+
+
+def _raise(tx: Transaction, request: HumanRequest, wanted: BudgetRaise) -> None:
+    if budget_raises.add(tx, wanted, request.id):
+        reason = f"budget of the {wanted.scope} up to {wanted.limit} {_MILLIONTHS.get(wanted.unit, wanted.unit)}"
+        history.record(
+            tx, "budget.raise", request.id, thread_id=request.thread_id, agent_id=request.agent_id, reason=reason
+        )
+
+
+def _stop(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
+    """Stops the work of a request, and tells the thread why."""
+    decided = request.deciding
+    person = decided.person if decided and decided.person != OPERATOR else None
+    refusal = f"{person_text(decided.person)} did not approve" if decided else "nobody approved"
+    why = f"because {request.title[:1].lower()}{request.title[1:]}, and {refusal} more"
+    task = tasks.locked(tx, request.task_id) if request.task_id else None
+    if task:
+        task_ends.cancel(tx, task, why, operating_policy, person=person)
+    elif request.run_id and request.thread_id and runs.request_stop(tx, person, run_id=request.run_id):
+        thread = threads.locked(tx, request.thread_id)
+        mentioned = frozenset({person} if person else ())
+        text = f"The work was stopped {why}."
+        post_message(tx, thread, text, agent_id=request.agent_id, mentionable=mentioned)
+
+
+_MILLIONTHS: Final = {BudgetUnit.DOLLARS: "millionths of a dollar"}
+
+
+def _report(
+    tx: Transaction, agent: Agent, run_id: str, total: ModelUsage, model: str, budgets: Budgets
+) -> list[UsedBudget]:
+    runs.owned(tx, run_id, agent.id)
+    run = runs.locked(tx, run_id)
+    assert run is not None  # found just now
+    model_usage.report(tx, run, agent.name, total, model)
+    return used_up(tx, budgets, agent=agent.name, run_id=run.id, thread_id=run.thread_id)
+
+
+def _ask(
+    tx: Transaction,
+    agent: Agent,
+    run_id: str,
+    scope: BudgetScope,
+    unit: BudgetUnit,
+    operating_policy: OperatingPolicy,
+) -> HumanRequest | None:
+    run = runs.owned(tx, run_id, agent.id)
+    found = used_up(tx, operating_policy.budgets, agent=agent.name, run_id=run.id, thread_id=run.thread_id)
+    budget = next((one for one in found if (one.scope, one.unit) == (scope, unit)), None)
+    return ask_for_more(tx, run, budget, operating_policy) if budget else None
+
+
+def _subject(tx: Transaction, scope: BudgetScope, of: str) -> str:
+    today = model_usage.day_of(tx.now)
+    match scope:
+        case BudgetScope.AGENT:
+            return f"{of} {today}"
+        case BudgetScope.DAY:
+            return today
+    return of
