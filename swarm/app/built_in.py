@@ -19,7 +19,7 @@ import structlog
 
 from swarm.app import process, settings_mapping
 from swarm.app.process import ShutdownStack, StopDeadline
-from swarm.config import BuiltinAgentSettings, Kind, Settings
+from swarm.config import BuiltinAgentSettings, Kind, LocalTool, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.answers.events import RunInput
 from swarm.domain.errors import ConfigurationError, Unavailable
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from swarm.agents.toolbox.people import AskPeople
     from swarm.agents.toolbox.tool import Tool
     from swarm.app.built_in_tools import Toolbox
+    from swarm.app.swarm_tools import TeamTools
+    from swarm.services.use_cases import Services
 
 
 _log = structlog.get_logger(__name__)
@@ -55,6 +57,12 @@ class BuiltInAgentSet:
 
     agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
     hired: tuple[ManagedAgent, ...] = ()
+    team: TeamTools | None = None
+
+    def connect(self, services: Services) -> None:
+        """Lets the agents use the services, because the agents are built first."""
+        if self.team:
+            self.team.connect(services)
 
 
 class LateAsk:
@@ -76,7 +84,10 @@ class LateAsk:
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, database: Database, deadline: StopDeadline | None = None, ask: AskPeople | None = None
+    settings: Settings,
+    database: Database,
+    deadline: StopDeadline | None = None,
+    ask: AskPeople | None = None,
 ) -> AsyncIterator[BuiltInAgentSet]:
     """Yields all built-in agents, ready to run, or an empty set if none is configured. All their resources are released
     at the end.
@@ -102,13 +113,15 @@ async def _open(
         from swarm.agents.system_prompts.files import PromptFiles
         from swarm.agents.system_prompts.renderer import Renderer
         from swarm.app.built_in_tools import open_toolbox
+        from swarm.app.swarm_tools import TeamTools
 
+    team = TeamTools()
     prompts = PromptFiles(_prompts_config(settings))
     renderer = Renderer()
     closings.add("prompts", renderer.aclose)
     preparing = asyncio.create_task(_models(settings, closings), name="models")  # while MCP servers start
     try:
-        toolbox = await open_toolbox(settings, database, closings, ask)
+        toolbox = await open_toolbox(settings, database, closings, team, ask)
         models = await preparing
     finally:
         await process.end(preparing)
@@ -122,7 +135,7 @@ async def _open(
     hired = tuple(
         ManagedAgent(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
     )
-    return BuiltInAgentSet(agents=agents, hired=hired)
+    return BuiltInAgentSet(agents=agents, hired=hired, team=team)
 
 
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
@@ -244,9 +257,10 @@ class _Shared:
 
         async def prompt(run_input: RunInput, tools: Sequence[Tool]) -> str:
             template = await asyncio.to_thread(self._system_prompt, chosen)
-            return await self.renderer.render(template, _variables(name, run_input, tools))
+            text = await self.renderer.render(template, _variables(name, run_input, tools))
+            return "\n\n".join(part for part in (text, self._role(chosen), chosen.instructions) if part)
 
-        tools = self.toolbox.assistant_tools(chosen.tools)
+        tools = self.toolbox.assistant_tools(chosen.tools, chosen.role)
         return Assistant(
             self.models[chosen.model].model,
             memory=record.memory,
@@ -257,7 +271,12 @@ class _Shared:
             scope=record.scope,
             most_characters=self.settings.tools.output_characters,
             approvals=self._approvals(name, chosen, tools),
+            follow_ups=self.toolbox.team.follow_ups,
         )
+
+    def _role(self, chosen: BuiltinAgentSettings) -> str:
+        """Returns what an assistant with a team is told about its role; empty without a team."""
+        return self.prompts.current().team[chosen.role] if LocalTool.SWARM in chosen.tools else ""
 
     def _approvals(self, name: str, chosen: BuiltinAgentSettings, tools: Callable[[], Sequence[Tool]]) -> ApprovalRules:
         """Returns the calls that people approve. Warns of patterns that match none of the agent's current tools."""

@@ -34,7 +34,7 @@ from swarm.store.threads import threads, transcript
 _LIMIT = 200
 _ENDED: Final = (
     "The thread is yours again. Its history shows what people have seen of this: a worker's answer there is complete. "
-    f"If more is to be done or said, do it now. If not, write only `[DEFER]`, which nobody sees."
+    "If more is to be done or said, do it now. If not, write only `[DEFER]`, which nobody sees."
 )
 _RETURNED: Final = (
     "Give it to another worker with assign-task, or end it with cancel-task and say in a sentence what that means. A "
