@@ -7,7 +7,7 @@ Heavy imports happen inside ``opened``, so a coordinator without built-in agents
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -253,19 +253,13 @@ class _Shared:
         from swarm.agents.builtin.assistant import Assistant
         from swarm.agents.models.usage import limits_of, usage_of
 
-        await self.renderer.check(self._system_prompt(chosen))
-
-        async def prompt(run_input: RunInput, tools: Sequence[Tool]) -> str:
-            template = await asyncio.to_thread(self._system_prompt, chosen)
-            text = await self.renderer.render(template, _variables(name, run_input, tools))
-            return "\n\n".join(part for part in (text, self._role(chosen), chosen.instructions) if part)
-
+        await self.renderer.check(_system_prompt(self.prompts, chosen))
         tools = self.toolbox.assistant_tools(chosen.tools, chosen.role)
         return Assistant(
             self.models[chosen.model].model,
             memory=record.memory,
             tools=tools,
-            prompt=prompt,
+            prompt=assistant_prompt(self.prompts, self.renderer, name, chosen),
             limits=limits_of(settings_mapping.run_limits(self.settings)),
             usage_of=usage_of,
             scope=record.scope,
@@ -273,10 +267,6 @@ class _Shared:
             approvals=self._approvals(name, chosen, tools),
             follow_ups=self.toolbox.team.follow_ups,
         )
-
-    def _role(self, chosen: BuiltinAgentSettings) -> str:
-        """Returns what an assistant with a team is told about its role; empty without a team."""
-        return self.prompts.current().team[chosen.role] if LocalTool.SWARM in chosen.tools else ""
 
     def _approvals(self, name: str, chosen: BuiltinAgentSettings, tools: Callable[[], Sequence[Tool]]) -> ApprovalRules:
         """Returns the calls that people approve. Warns of patterns that match none of the agent's current tools."""
@@ -292,14 +282,6 @@ class _Shared:
                 patterns=unused,
             )
         return rules
-
-    def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
-        """Returns the current prompt. Edits to the file take effect at the next run."""
-        from swarm.agents.system_prompts.files import Template
-
-        if chosen.prompt is None:
-            return self.prompts.current().assistant
-        return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
 
     def _wordings(self, name: str) -> FindWordings:
         async def found(run_input: RunInput, tools: Sequence[Tool]) -> Wordings:
@@ -319,6 +301,32 @@ class _Shared:
             instructions=lambda: self.prompts.current().summary,
             explain=partial(_explained, models.specs),
         )
+
+
+def assistant_prompt(
+    files: PromptFiles, renderer: Renderer, name: str, chosen: BuiltinAgentSettings
+) -> Callable[[RunInput, Sequence[Tool]], Awaitable[str]]:
+    """Returns the function that makes an assistant's system prompt for a run, from the current prompts.
+
+    The template comes first, then the role of an assistant that has a team, then its own instructions.
+    """
+
+    async def prompt(run_input: RunInput, tools: Sequence[Tool]) -> str:
+        template = await asyncio.to_thread(_system_prompt, files, chosen)
+        text = await renderer.render(template, _variables(name, run_input, tools))
+        role = files.current().team[chosen.role] if LocalTool.SWARM in chosen.tools else ""
+        return "\n\n".join(part for part in (text, role, chosen.instructions) if part)
+
+    return prompt
+
+
+def _system_prompt(files: PromptFiles, chosen: BuiltinAgentSettings) -> Template:
+    """Returns the current template. Edits to the file take effect at the next run."""
+    from swarm.agents.system_prompts.files import Template
+
+    if chosen.prompt is None:
+        return files.current().assistant
+    return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
 
 
 async def wordings(

@@ -37,7 +37,7 @@ from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answ
 from swarm.clock import new_id
 from swarm.domain.answers.events import InputMessage, RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
-from swarm.domain.model.sessions import Memory, SessionMessage, SessionScope, messages_for_model
+from swarm.domain.model.sessions import RunMemory, SessionMessage, SessionScope, messages_for_model
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
 """Accepts any arguments: the toolset validates them against the tool's own schema."""
@@ -183,7 +183,7 @@ class Assistant:
         self,
         model: Model,
         *,
-        memory: Memory,
+        memory: RunMemory,
         tools: Callable[[], Sequence[Tool]],
         prompt: _Render,
         limits: UsageLimits,

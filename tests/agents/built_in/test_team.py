@@ -298,7 +298,7 @@ async def test_a_lead_that_is_lost_after_it_created_a_task_finds_it_in_the_repea
         return await answer(reply, request)
 
     async with team(world, tmp_path, lead=[lead] * 5, ada=[Say("It is 5.")]) as here:
-        root = await world.says(f"{BOT} add")
+        await world.says(f"{BOT} add")
         await asyncio.wait_for(called.wait(), 10)
         await crash(here)
 
@@ -334,4 +334,3 @@ async def test_a_lead_that_is_lost_while_it_hears_of_a_result_hears_of_it_again(
         await crash(here)
         await wait_until(here.posts, lambda texts: any("Well done." in text for text in texts))
         assert sum("Well done." in text for text in await here.posts()) == 1
-        assert root
