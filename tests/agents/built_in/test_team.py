@@ -114,7 +114,12 @@ DELEGATE = Call("inbox-delegate", {"agent": "ada", "task": "Add 2 and 3.", "titl
 
 
 async def test_a_lead_delegates_the_worker_answers_and_the_thread_comes_back(world: World, tmp_path: Path) -> None:
-    lead = [Call("list-agents"), [Say("I look."), DELEGATE], Say("Ada adds it up."), Say("[DEFER]")]
+    lead: list[Reply | Script] = [
+        Call("list-agents"),
+        [Say("I look."), DELEGATE],
+        Say("Ada adds it up."),
+        Say("[DEFER]"),
+    ]
     async with team(world, tmp_path, lead=lead, ada=[Say("It is 5.")]) as here:
         root = await world.says(f"{BOT} what is 2 plus 3?")
         await here.is_over(root, 3)
@@ -327,9 +332,9 @@ async def test_a_worker_that_is_lost_does_its_task_again_and_reports_it_once(wor
 
 async def test_a_lead_that_is_lost_while_it_hears_of_a_result_hears_of_it_again(world: World, tmp_path: Path) -> None:
     stuck, called = hangs()
-    lead = [DELEGATE, Say("Ada does it."), stuck, Say("Well done.")]
+    lead: list[Reply | Script] = [DELEGATE, Say("Ada does it."), stuck, Say("Well done.")]
     async with team(world, tmp_path, lead=lead, ada=[Say("It is 5.")]) as here:
-        root = await world.says(f"{BOT} add")
+        await world.says(f"{BOT} add")
         await asyncio.wait_for(called.wait(), 10)
         await crash(here)
         await wait_until(here.posts, lambda texts: any("Well done." in text for text in texts))
