@@ -28,7 +28,7 @@ def documented() -> str:
     """The settings of the team that the manual shows."""
     found = [text for text in re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL) if "default: lead" in text]
     assert len(found) == 1
-    return found[0]
+    return str(found[0])
 
 
 class Team:

@@ -72,12 +72,13 @@ def _work_of(tx: Transaction, run_id: str) -> RunWork:
     agent = agents.by_id(tx, run.agent_id) if run else None
     if run is None or agent is None or run.status is not RunStatus.RUNNING:
         raise Conflict("This run has ended.", hint="Stop working on it.")
+    tries = runs.count_ended(tx, run.thread_id, run.trigger_id) if run.thread_id else 0
     found = [inbox.get(tx, inbox_message_id) for inbox_message_id in run.inbox_message_ids]
     open_ids = [one.id for one in found if one and one.status is InboxStatus.CLAIMED]
     return RunWork(
         agent=agent,
         lease_token=run.lease_token,
-        work=f"{run.trigger_id}:{runs.count_ended(tx, run.trigger_id)}",
+        work=f"{run.trigger_id}:{tries}",
         thread_id=run.thread_id,
         inbox_message_id=next(iter((*open_ids, *run.inbox_message_ids)), None),
     )

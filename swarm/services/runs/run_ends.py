@@ -177,7 +177,8 @@ def break_off(
         runs.end(tx, run.id, known.step, note)
         if lease and _still_holds(tx, lease, polls=is_polling(tx, run)) and is_ours_to_settle(tx, run, outcome):
             settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), operating_policy, silent=silent)
-    if thread and place and not silent:
+    is_unseen = outcome is None and lease is not None and lease.kind is LeaseKind.NOTICE
+    if thread and place and not (silent or is_unseen):
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
         over = runs.get(tx, run.id)
@@ -204,7 +205,8 @@ def below_of(run: Run, *, is_partial: bool) -> Closing:
         case RunStatus.STOPPED:
             return Closing(note=wording.stopped(run.stop_requested_by))
         case RunStatus.FAILED:
-            return Closing(note=wording.broke_off(run.outcome_note or RESTARTED, is_partial=is_partial), retry=True)
+            note = wording.broke_off(run.outcome_note or RESTARTED, is_partial=is_partial)
+            return Closing(note=note, retry=bool(run.task_id or run.inbox_message_ids))
         case _:
             return NOTHING_BELOW
 

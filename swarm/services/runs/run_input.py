@@ -193,12 +193,11 @@ def _of_task(task: TaskView, instruction: str | None) -> tuple[InputMessage, ...
 
 def _of_notice(task: TaskView, notice: NoticeView) -> tuple[InputMessage, ...]:
     """Returns what a lead is told about a task that it gave: its end with the complete result, or its lost worker."""
-    worker = notice.actor_name or "nobody"
     lines = [f"This is news from the coordinator, not a message of a person. The task {quoted(task.title)} ({task.id})"]
     if notice.kind is NoticeKind.TASK_RETURNED:
         lines += [f"has lost its worker. {_RETURNED}"]
     else:
-        lines += [f"of {worker} has ended: {task.status}.", _shown_result(task), _ENDED]
+        lines += [f"of {task.agent or 'nobody'} has ended: {task.status}.", _shown_result(task), _ENDED]
     return (InputMessage(id=task.id, speaker=Speaker.USER, text="\n\n".join(filter(None, lines)), author="swarm"),)
 
 

@@ -100,6 +100,7 @@ _ENDED_OF_TRIGGER = Statement(
     select(func.count().label("n"))
     .select_from(runs)
     .where(
+        _t.thread_id == bindparam("thread_id"),
         _t.trigger_id == bindparam("trigger_id"),
         _t.status.not_in([literally(status) for status in sorted({*UNFINISHED, RunStatus.ABANDONED})]),
     )
@@ -250,9 +251,9 @@ def in_hand(tx: Transaction, trigger_id: str) -> Run | None:
     return _run(row) if row else None
 
 
-def count_ended(tx: Transaction, trigger_id: str) -> int:
-    """Returns how many runs for a trigger have ended by themselves or by people, not by a crash."""
-    row = _ENDED_OF_TRIGGER.first(tx, trigger_id=trigger_id)
+def count_ended(tx: Transaction, thread_id: str, trigger_id: str) -> int:
+    """Returns how many runs for a trigger in a thread have ended by themselves or by people, not by a crash."""
+    row = _ENDED_OF_TRIGGER.first(tx, thread_id=thread_id, trigger_id=trigger_id)
     return int(row["n"]) if row else 0
 
 

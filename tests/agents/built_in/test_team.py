@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,11 +15,19 @@ import pytest
 from swarm.app import built_in
 from swarm.clock import ManualClock
 from swarm.config import load
+from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker, ToolEnded
+from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.language_models import Door
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import MAX_DEPTH, TaskStatus
 from swarm.domain.model.threads import SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.idempotency import Caller
 from swarm.store.bridge.database import Database
+from tests.services.test_strangers import guest
+from tests.support.conversing import press, pressed
 from tests.support.live import Show, playing
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
 from tests.support.waiting import wait_until
@@ -74,9 +83,20 @@ class Team:
 
     async def tasks(self) -> list[dict[str, Any]]:
         rows = await self.world.rows(
-            "SELECT tasks.*, agents.name AS worker FROM tasks JOIN agents ON agents.id = agent_id ORDER BY tasks.id"
+            "SELECT tasks.*, agents.name AS worker FROM tasks "
+            "LEFT JOIN agents ON agents.id = agent_id ORDER BY tasks.id"
         )
         return [dict(row) for row in rows]
+
+    async def asked(self, name: str, times: int) -> None:
+        """The model of an agent has been asked so often, and no run is under way any more."""
+
+        async def look() -> bool:
+            running = await self.world.rows("SELECT 1 FROM runs WHERE ended_at IS NULL")
+            return not running and len(self.models.requests.get(name, ())) >= times
+
+        await wait_until(look, what=f"{name} is asked {times} times")
+        await self.world.send()
 
     async def owner(self) -> str:
         rows = await self.world.rows("SELECT name FROM threads JOIN agents ON agents.id = owner_id")
@@ -282,7 +302,7 @@ async def test_a_lead_that_is_lost_after_its_delegation_does_not_delegate_again(
         root = await world.says(f"{BOT} add")
         await asyncio.wait_for(called.wait(), 10)
         await crash(here)
-        await here.is_over(root, 3)
+        await here.asked("lead", 3)
         assert [task["status"] for task in await here.tasks()] == ["completed"]
         assert [text for who, text in here.shown(root) if who == "ada"] == ["It is 5."]
         assert len(here.models.requests["lead"]) == 3
@@ -324,7 +344,7 @@ async def test_a_worker_that_is_lost_does_its_task_again_and_reports_it_once(wor
         await asyncio.wait_for(called.wait(), 10)
         await here.show.over(root, 1)
         await crash(here)
-        await here.is_over(root, 4)
+        await here.asked("lead", 3)
         (task,) = await here.tasks()
         assert (task["status"], task["result"]) == ("completed", "It is 5.")
         assert len(here.models.requests["lead"]) == 3
@@ -338,4 +358,123 @@ async def test_a_lead_that_is_lost_while_it_hears_of_a_result_hears_of_it_again(
         await asyncio.wait_for(called.wait(), 10)
         await crash(here)
         await wait_until(here.posts, lambda texts: any("Well done." in text for text in texts))
-        assert sum("Well done." in text for text in await here.posts()) == 1
+        assert [text.splitlines()[0] for text in await here.posts()] == ["Well done."]
+
+
+async def test_strangers_work_is_delegated_and_stays_strangers_work_also_after_a_task(
+    world: World, tmp_path: Path
+) -> None:
+    """Everybody on the way is told, so no tool that writes is called for people who may not assign work."""
+    send = Call("send-message", {"to": "wim", "text": "Write!"})
+    create = Call("create-task", {"agent": "wim", "title": "Next", "description": "Write."})
+    lead: list[Reply | Script] = [[send, DELEGATE], Say("Ada does it."), create, Say("Wim goes on."), Say("[DEFER]")]
+    policy = OperatingPolicy(channels={"C1": ChannelPolicy(external=External.ALLOW)})
+    world.slack.persons["U2"] = guest()
+    async with team(world.governed_by(policy), tmp_path, lead=lead, ada=[Say("It is 5.")], wim=[Say("Done.")]) as here:
+        await here.world.says(f"{BOT} add", by="U2")
+        await here.asked("lead", 5)
+        assert [(one["worker"], one["by_strangers"]) for one in await here.tasks()] == [("ada", True), ("wim", True)]
+        refused = here.models.requests["lead"][1].results
+        assert any("send-message was not called" in text for text in refused)
+        assert await world.rows("SELECT 1 FROM agent_messages") == []
+
+
+async def test_a_task_whose_polling_worker_is_gone_goes_to_another_or_is_cancelled(
+    world: World, tmp_path: Path
+) -> None:
+    await world.worker("gone")
+
+    def lead(request: Request) -> Reply:
+        if request.json["messages"][-1]["role"] == "tool":
+            return Say("It goes on.")
+        if "add" in request.last_text:
+            text = "First." if "first" in request.last_text else "Second."
+            return Call("inbox-delegate", {"agent": "gone", "task": text})
+        if "has lost its worker" not in request.last_text or "Second" in request.last_text:
+            return Say("[DEFER]")
+        task_id = re.findall(r"\(([0-9a-f-]{36})\)", request.last_text)[0]
+        return Call("assign-task", {"task_id": task_id, "agent": "ada"})
+
+    async with team(world, tmp_path, lead=[lead] * 20, ada=[Say("It is 5.")]) as here:
+        for text in ("first add", "second add"):
+            await here.show.over(await world.says(f"{BOT} {text}"))
+        for name in ("lead", "ada", "wim"):
+            await here.show.agent(name)
+        world.clock.advance(130)
+        for name in ("lead", "ada", "wim"):
+            await world.is_here(await here.show.agent(name))
+        await world.sweep()
+
+        async def ended() -> list[tuple[str, str]]:
+            return [(one["description"], one["status"]) for one in await here.tasks() if one["ended_at"]]
+
+        found = await wait_until(ended, lambda tasks: len(tasks) == 2, what="both tasks have ended")
+        assert sorted(found) == [("First.", "completed"), ("Second.", "cancelled")], [(r.last_text[:90], r.results) for r in here.models.requests["lead"]]
+
+
+async def test_messages_of_agents_start_no_run_and_stay_unread(world: World, tmp_path: Path) -> None:
+    bob = await world.lead("bob")
+    async with team(world, tmp_path, lead=[Call("read-messages"), Say("Bob says hi.")]) as here:
+        await world.services.messages.send(Caller(agent=bob), "Hi from Bob.", to="lead")
+
+        async def heard() -> list[str]:
+            rows = await world.rows("SELECT status FROM notices WHERE kind = 'agent_message'")
+            return [str(row["status"]) for row in rows]
+
+        await wait_until(heard, lambda found: found == ["done"])
+        root = await world.says("swarm#lead any news?")
+        await here.is_over(root, 1)
+        assert "Hi from Bob." in here.models.requests["lead"][1].results[-1]
+        assert len(here.models.requests["lead"]) == 2
+
+
+async def test_a_run_that_cannot_wait_calls_nothing_that_people_approve(world: World, tmp_path: Path) -> None:
+    settings = TEAM.replace(
+        "tools: [swarm], description: Leads.", "tools: [swarm], approve: [send-message], description: L."
+    )
+    send = Call("send-message", {"to": "wim", "text": "Write!"})
+    lead = [DELEGATE, send, Say("Ada does it."), send, Say("Ask me for it.")]
+    async with team(world, tmp_path, settings, lead=lead, ada=[Say("It is 5.")]) as here:
+        await world.says(f"{BOT} add")
+        await here.asked("lead", 5)
+        for request in (here.models.requests["lead"][2], here.models.requests["lead"][4]):
+            assert "this run cannot wait" in request.results[-1]
+        assert await world.rows("SELECT 1 FROM requests") == []
+
+
+async def test_outside_of_slack_the_tools_reach_nobody(world: World, tmp_path: Path) -> None:
+    async with team(world, tmp_path, lead=[Call("list-agents"), Say("Nobody.")]) as here:
+        agent = next(one.client for one in here.show.streaming_agents._hired.values() if one.spec.name == "lead")
+        asked = RunInput(
+            run_id="",
+            agui_run_id="r1",
+            trace_id="t1",
+            conversation_id="c1",
+            messages=(InputMessage(id="m1", speaker=Speaker.USER, text="who is there?"),),
+            origin=Origin(door=Door.AGUI, client="operator"),
+        )
+        events = [event async for event in agent.run(asked)]
+        assert "works only while you answer in Slack" in here.models.requests["lead"][1].results[-1]
+        assert any(isinstance(event, ToolEnded) and event.failed for event in events)
+
+
+async def test_a_wish_to_try_again_gives_out_a_new_task(world: World, tmp_path: Path) -> None:
+    """Only a run that was cut short is repeated; a person who presses Retry wants the work done anew."""
+    broken = Fails(401, {"error": {"message": "no"}})
+    create = Call("create-task", {"agent": "ada", "title": "A sum", "description": "Add 2 and 3."})
+    replies: list[Reply | Script] = [create, broken, create, Say("Ada adds.")]
+
+    async def lead(request: Request) -> Reply:
+        return (
+            Say("[DEFER]")
+            if "news from the coordinator" in request.last_text
+            else await answer(replies.pop(0), request)
+        )
+
+    async with team(world, tmp_path, lead=[lead] * 9, ada=[Say("It is 5."), Say("Five.")]) as here:
+        root = await world.says(f"{BOT} add")
+        await here.asked("lead", 3)
+        failed = next(run for run in await here.show.runs(root) if run.status is RunStatus.FAILED)
+        await pressed(world, press(RETRY_RUN_ACTION, failed.id))
+        await here.asked("lead", 6)
+        assert [one["status"] for one in await here.tasks()] == ["completed", "completed"]
