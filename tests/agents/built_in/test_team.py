@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from swarm.app import built_in
+from swarm.app.settings_mapping import streaming_agents
 from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker, ToolEnded
@@ -88,6 +89,10 @@ class Team:
         )
         return [dict(row) for row in rows]
 
+    def results(self, name: str) -> list[str]:
+        """What the tools of an agent have answered, for the message of a test that fails."""
+        return [result for request in self.models.requests[name] for result in request.results[-1:]]
+
     async def asked(self, name: str, times: int) -> None:
         """The model of an agent has been asked so often, and no run is under way any more."""
 
@@ -128,6 +133,19 @@ async def team(
             agents.connect(world.services)
             async with playing(world, *agents.hired) as show:
                 yield Team(world, show, models, folder)
+
+
+def test_the_team_of_the_manual_is_a_lead_and_two_workers(tmp_path: Path) -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "built-in-agents.md").read_text(encoding="utf-8")
+    (shown,) = [text for text in re.findall(r"```yaml\n(.*?)```", manual, re.DOTALL) if "default: lead" in text]
+    (tmp_path / "swarm.yaml").write_text(shown, encoding="utf-8")
+    given = {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test"}
+    found = streaming_agents(load(given, folder=tmp_path, user_home=tmp_path / "nobody"))
+    assert [(one.name, one.role.value, one.has_team, one.leads) for one in found] == [
+        ("lead", "lead", True, True),
+        ("analyst", "worker", True, False),
+        ("writer", "worker", True, False),
+    ]
 
 
 DELEGATE = Call("inbox-delegate", {"agent": "ada", "task": "Add 2 and 3.", "title": "A sum"})
@@ -256,6 +274,7 @@ async def test_a_lead_that_delegates_without_a_word_or_breaks_after_it_says_who_
         assert (await here.show.runs(root))[0].status is RunStatus.ANSWERED
 
 
+@pytest.mark.long
 async def test_a_chain_of_delegations_ends(world: World, tmp_path: Path) -> None:
     """A lead that gives out another task at the end of each task gets an error in the end, and people are told."""
     create = Call("create-task", {"agent": "ada", "title": "Again", "description": "Again."})
@@ -409,7 +428,7 @@ async def test_a_task_whose_polling_worker_is_gone_goes_to_another_or_is_cancell
             return [(one["description"], one["status"]) for one in await here.tasks() if one["ended_at"]]
 
         found = await wait_until(ended, lambda tasks: len(tasks) == 2, what="both tasks have ended")
-        assert sorted(found) == [("First.", "completed"), ("Second.", "cancelled")], [(r.last_text[:90], r.results) for r in here.models.requests["lead"]]
+        assert sorted(found) == [("First.", "completed"), ("Second.", "cancelled")], here.results("lead")
 
 
 async def test_messages_of_agents_start_no_run_and_stay_unread(world: World, tmp_path: Path) -> None:
