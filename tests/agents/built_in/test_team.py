@@ -320,11 +320,14 @@ async def test_a_lead_that_is_lost_after_its_delegation_does_not_delegate_again(
     async with team(world, tmp_path, lead=[DELEGATE, stuck, Say("[DEFER]")], ada=[Say("It is 5.")]) as here:
         root = await world.says(f"{BOT} add")
         await asyncio.wait_for(called.wait(), 10)
+        await here.show.over(root, 2)  # of ada, and of the lead that hears of it
         await crash(here)
         await here.asked("lead", 3)
         assert [task["status"] for task in await here.tasks()] == ["completed"]
         assert [text for who, text in here.shown(root) if who == "ada"] == ["It is 5."]
         assert len(here.models.requests["lead"]) == 3
+        assert (await here.show.runs(root))[0].status is RunStatus.ANSWERED
+        assert await here.posts() == [], "nobody reads that the answer starts again"
 
 
 async def test_a_lead_that_is_lost_after_it_created_a_task_finds_it_in_the_repeated_run(
