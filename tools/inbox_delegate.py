@@ -30,7 +30,7 @@ class _InboxDelegate(WritingArguments):
 async def _inbox_delegate(call: CallContext, said: _InboxDelegate) -> Delegation:
     """Hand an inbox message to a worker as a task. The thread goes with the message: what people write there from now
     on reaches the worker. When the task ends, you get the thread back, and a task_finished notice with the result. You
-    may announce this once with slack-reply to the same message, which has no further effect.
+    may announce this once in the thread, which has no further effect.
     """
     wording = brief(said.task, said.title, said.priority, said.depends_on)
     return await call.services.delegations.delegate(

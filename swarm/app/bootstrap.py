@@ -150,6 +150,7 @@ def build(
     standings = Standings(database, slack.names, me, operating_policy)
     services = _services(settings, database, slack, me, operating_policy, standings)
     ask.connect(services.requests.ask_during_run)
+    agents.connect(services)
     rosters = Rosters(database, operating_policy)
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)

@@ -7,7 +7,7 @@ Heavy imports happen inside ``opened``, so a coordinator without built-in agents
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ import structlog
 
 from swarm.app import process, settings_mapping
 from swarm.app.process import ShutdownStack, StopDeadline
-from swarm.config import BuiltinAgentSettings, Kind, Settings
+from swarm.config import BuiltinAgentSettings, Kind, LocalTool, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.answers.events import RunInput
 from swarm.domain.errors import ConfigurationError, Unavailable
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from swarm.agents.toolbox.people import AskPeople
     from swarm.agents.toolbox.tool import Tool
     from swarm.app.built_in_tools import Toolbox
+    from swarm.app.swarm_tools import TeamTools
+    from swarm.services.use_cases import Services
 
 
 _log = structlog.get_logger(__name__)
@@ -55,6 +57,12 @@ class BuiltInAgentSet:
 
     agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
     hired: tuple[ManagedAgent, ...] = ()
+    team: TeamTools | None = None
+
+    def connect(self, services: Services) -> None:
+        """Lets the agents use the services, because the agents are built first."""
+        if self.team:
+            self.team.connect(services)
 
 
 class LateAsk:
@@ -76,7 +84,10 @@ class LateAsk:
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, database: Database, deadline: StopDeadline | None = None, ask: AskPeople | None = None
+    settings: Settings,
+    database: Database,
+    deadline: StopDeadline | None = None,
+    ask: AskPeople | None = None,
 ) -> AsyncIterator[BuiltInAgentSet]:
     """Yields all built-in agents, ready to run, or an empty set if none is configured. All their resources are released
     at the end.
@@ -102,13 +113,15 @@ async def _open(
         from swarm.agents.system_prompts.files import PromptFiles
         from swarm.agents.system_prompts.renderer import Renderer
         from swarm.app.built_in_tools import open_toolbox
+        from swarm.app.swarm_tools import TeamTools
 
+    team = TeamTools()
     prompts = PromptFiles(_prompts_config(settings))
     renderer = Renderer()
     closings.add("prompts", renderer.aclose)
     preparing = asyncio.create_task(_models(settings, closings), name="models")  # while MCP servers start
     try:
-        toolbox = await open_toolbox(settings, database, closings, ask)
+        toolbox = await open_toolbox(settings, database, closings, team, ask)
         models = await preparing
     finally:
         await process.end(preparing)
@@ -122,7 +135,7 @@ async def _open(
     hired = tuple(
         ManagedAgent(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
     )
-    return BuiltInAgentSet(agents=agents, hired=hired)
+    return BuiltInAgentSet(agents=agents, hired=hired, team=team)
 
 
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
@@ -240,23 +253,19 @@ class _Shared:
         from swarm.agents.builtin.assistant import Assistant
         from swarm.agents.models.usage import limits_of, usage_of
 
-        await self.renderer.check(self._system_prompt(chosen))
-
-        async def prompt(run_input: RunInput, tools: Sequence[Tool]) -> str:
-            template = await asyncio.to_thread(self._system_prompt, chosen)
-            return await self.renderer.render(template, _variables(name, run_input, tools))
-
-        tools = self.toolbox.assistant_tools(chosen.tools)
+        await self.renderer.check(_system_prompt(self.prompts, chosen))
+        tools = self.toolbox.assistant_tools(chosen.tools, chosen.role)
         return Assistant(
             self.models[chosen.model].model,
             memory=record.memory,
             tools=tools,
-            prompt=prompt,
+            prompt=assistant_prompt(self.prompts, self.renderer, name, chosen),
             limits=limits_of(settings_mapping.run_limits(self.settings)),
             usage_of=usage_of,
             scope=record.scope,
             most_characters=self.settings.tools.output_characters,
             approvals=self._approvals(name, chosen, tools),
+            follow_ups=self.toolbox.team.follow_ups,
         )
 
     def _approvals(self, name: str, chosen: BuiltinAgentSettings, tools: Callable[[], Sequence[Tool]]) -> ApprovalRules:
@@ -273,14 +282,6 @@ class _Shared:
                 patterns=unused,
             )
         return rules
-
-    def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
-        """Returns the current prompt. Edits to the file take effect at the next run."""
-        from swarm.agents.system_prompts.files import Template
-
-        if chosen.prompt is None:
-            return self.prompts.current().assistant
-        return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
 
     def _wordings(self, name: str) -> FindWordings:
         async def found(run_input: RunInput, tools: Sequence[Tool]) -> Wordings:
@@ -300,6 +301,32 @@ class _Shared:
             instructions=lambda: self.prompts.current().summary,
             explain=partial(_explained, models.specs),
         )
+
+
+def assistant_prompt(
+    files: PromptFiles, renderer: Renderer, name: str, chosen: BuiltinAgentSettings
+) -> Callable[[RunInput, Sequence[Tool]], Awaitable[str]]:
+    """Returns the function that makes an assistant's system prompt for a run, from the current prompts.
+
+    The template comes first, then the role of an assistant that has a team, then its own instructions.
+    """
+
+    async def prompt(run_input: RunInput, tools: Sequence[Tool]) -> str:
+        template = await asyncio.to_thread(_system_prompt, files, chosen)
+        text = await renderer.render(template, _variables(name, run_input, tools))
+        role = files.current().team[chosen.role] if LocalTool.SWARM in chosen.tools else ""
+        return "\n\n".join(part for part in (text, role, chosen.instructions) if part)
+
+    return prompt
+
+
+def _system_prompt(files: PromptFiles, chosen: BuiltinAgentSettings) -> Template:
+    """Returns the current template. Edits to the file take effect at the next run."""
+    from swarm.agents.system_prompts.files import Template
+
+    if chosen.prompt is None:
+        return files.current().assistant
+    return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
 
 
 async def wordings(

@@ -16,6 +16,7 @@ from swarm.app.process import ShutdownStack
 from swarm.config import LocalTool, Settings, checked_work_tree, read_variables
 from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.model.agents import Role
 from swarm.domain.text import secrets as text_secrets
 from swarm.store.bridge.database import Database
 from swarm.telemetry import log
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from swarm.agents.mcp.servers import McpServers
     from swarm.agents.toolbox.people import AskPeople
     from swarm.agents.toolbox.tool import Tool
+    from swarm.app.swarm_tools import TeamTools
 
 _AGENTCORE = frozenset({LocalTool.WEB_BROWSE, LocalTool.MEMORY_STORE, LocalTool.MEMORY_RECALL, LocalTool.CODE_EXECUTE})
 _DELEGATES = frozenset({LocalTool.KIRO_DELEGATE, LocalTool.CLAUDE_DELEGATE, LocalTool.CODEX_DELEGATE})
@@ -38,30 +40,36 @@ class Toolbox:
     servers: McpServers
     local: Mapping[str, Tool]  # by name: the tools that work here and that at least one agent may use
     documents: Sequence[Tool]
+    team: TeamTools
 
     def router_tools(self) -> Sequence[Tool]:
         """Returns the routers' tools, which are the current tools of the MCP servers."""
         return self.servers.tools()
 
-    def assistant_tools(self, allowed: Iterable[LocalTool]) -> Callable[[], Sequence[Tool]]:
+    def assistant_tools(self, allowed: Iterable[LocalTool], role: Role) -> Callable[[], Sequence[Tool]]:
         """Returns a function that lists an assistant's tools for each run."""
         own = [*self.documents, *(self.local[name] for name in allowed if name in self.local)]
+        if LocalTool.SWARM in allowed:
+            own += self.team.of(role)
         return lambda: [*own, *self.servers.tools()]
 
 
 async def open_toolbox(
-    settings: Settings, database: Database, closings: ShutdownStack, ask: AskPeople | None = None
+    settings: Settings, database: Database, closings: ShutdownStack, team: TeamTools, ask: AskPeople | None = None
 ) -> Toolbox:
     """Opens all configured tools. Logs one line for each tool that is allowed but unavailable.
 
-    ``ask`` asks people what MCP servers want to know from them; None: nobody is asked. Raises ConfigurationError for
-    errors that prevent the start.
+    ``team`` are the swarm's own tools. ``ask`` asks people what MCP servers want to know from them; None: nobody is
+    asked. Raises ConfigurationError for errors that prevent the start.
     """
     wanted = {tool for chosen in settings.agents.builtin.values() for tool in chosen.tools}
     documents = await _documents(settings, database, closings)
     local = {tool.name: tool for tool in await _local(settings, wanted, closings)}
     reserved = [*local, *(tool.name for tool in documents), *_router_names()]
-    return Toolbox(servers=await _servers(settings, reserved, closings, ask), local=local, documents=documents)
+    if LocalTool.SWARM in wanted:
+        reserved += [tool.name for tool in team.of(Role.LEAD)]
+    servers = await _servers(settings, reserved, closings, ask)
+    return Toolbox(servers=servers, local=local, documents=documents, team=team)
 
 
 def _router_names() -> Iterable[str]:

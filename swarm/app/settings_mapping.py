@@ -7,7 +7,15 @@ from collections.abc import Iterator
 
 from pydantic import SecretStr
 
-from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
+from swarm.config import (
+    BuiltinAgentSettings,
+    ChannelSettings,
+    Kind,
+    LocalTool,
+    OAuthSettings,
+    RemoteAgentSettings,
+    Settings,
+)
 from swarm.config.builtin import SERVERS_CONFIG
 from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
 from swarm.domain.access import AgentAccess, CallerPolicy
@@ -293,6 +301,7 @@ def _streaming(
         parallel=chosen.parallel,
         on_restart=chosen.on_restart,
         footer=chosen.footer,
+        has_team=isinstance(chosen, BuiltinAgentSettings) and LocalTool.SWARM in chosen.tools,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -21,11 +22,23 @@ from swarm.domain.errors import ConfigurationError
 from swarm.telemetry import log
 
 if TYPE_CHECKING:
+    from swarm.agents.builtin.lead_evaluation import JudgedThread, LeadScore, ThreadSuite
+    from swarm.agents.builtin.run import BuiltinRun
     from swarm.agents.router.evaluation import Judged, Suite
-    from swarm.config import Settings
+    from swarm.agents.toolbox.tool import Tool
+    from swarm.config import BuiltinAgentSettings, Settings
+    from swarm.domain.model.language_models import ModelUsage
 
 evaluation = App(name="eval", help="Measure how well the configured model does the built-in agents' work.")
 _out = Terminal()
+
+
+class _Labelled(Protocol):
+    @property
+    def category(self) -> str: ...
+
+
+C = TypeVar("C", bound=_Labelled)
 
 
 @evaluation.command
@@ -59,12 +72,15 @@ def router(
     as_json
         Print everything as JSON.
     """
+    from dataclasses import replace
+
     from swarm.agents.router.evaluation import SENTENCES, load
     from swarm.config import load as settings
 
     log.configure("error")
-    suite = _chosen(load(sentences or SENTENCES), category or [])
-    judged = asyncio.run(_judged(settings(), suite, parallel))
+    suite = load(sentences or SENTENCES)
+    chosen = replace(suite, cases=_of_categories(suite.cases, category or []))
+    judged = asyncio.run(_judged(settings(), chosen, parallel))
     if as_json:
         sys.stdout.write(json.dumps([_plain(one) for one in judged], indent=2) + "\n")
     else:
@@ -73,13 +89,154 @@ def router(
     return 0 if right >= at_least else 1
 
 
-def _chosen(suite: Suite, categories: Sequence[str]) -> Suite:
-    from dataclasses import replace
+@evaluation.command
+def lead(
+    *,
+    agent: str | None = None,
+    category: Annotated[list[str] | None, Parameter(negative=())] = None,
+    threads: Path | None = None,
+    parallel: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
+    at_least: Annotated[float, Parameter(validator=Number(gte=0, lte=100))] = 0.0,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """Have the model lead a team in labelled threads, and print how well it answers, asks and delegates.
 
-    known = list(dict.fromkeys(case.category for case in suite.cases))
+    The prompt and the tools are those of a built-in lead, but nothing is delegated and nobody is asked: neither Slack
+    nor a coordinator is needed. Each thread costs one to four calls of the model:
+
+    `LLM_MODEL=gpt-5-mini OPENAI_API_KEY=… swarm eval lead --at-least 90`
+
+    Parameters
+    ----------
+    agent
+        A built-in lead of the settings with tools: [swarm]; by default the first. Without one, a lead without
+        instructions of its own is evaluated.
+    category
+        Use only the threads of this category; may be given several times.
+    threads
+        A file with your own threads, in the format of swarm/agents/builtin/threads.yaml.
+    parallel
+        Number of threads processed at once.
+    at_least
+        The exit code is 1 if a lower percentage of the threads is handled as labelled.
+    as_json
+        Print everything as JSON.
+    """
+    from dataclasses import asdict, replace
+
+    from swarm.agents.builtin.lead_evaluation import THREADS, load_threads, score
+    from swarm.config import load as settings
+
+    log.configure("error")
+    suite = load_threads(threads or THREADS)
+    chosen = replace(suite, threads=_of_categories(suite.threads, category or []))
+    judged = asyncio.run(_led(settings(), agent, chosen, parallel))
+    found = score(judged)
+    if as_json:
+        whole = {"score": asdict(found), "threads": [_plain_thread(one) for one in judged]}
+        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+    else:
+        _show_led(judged, found)
+    return 0 if found.right >= at_least else 1
+
+
+def _led_by(settings: Settings, name: str | None) -> tuple[str, BuiltinAgentSettings]:
+    """Returns the lead to evaluate, by name. Raises ConfigurationError for an agent that does not lead."""
+    from swarm.config import BuiltinAgentSettings, Kind, LocalTool
+    from swarm.domain.model.agents import Role
+
+    leads = {
+        key: one
+        for key, one in settings.agents.builtin.items()
+        if one.role is Role.LEAD and LocalTool.SWARM in one.tools
+    }
+    if name and name not in leads:
+        there = ", ".join(leads) or "none"
+        raise ConfigurationError(f"'{name}' is no built-in lead with tools: [swarm]; there are: {there}.")
+    default = {"lead": BuiltinAgentSettings(kind=Kind.ASSISTANT, tools=[LocalTool.SWARM])}
+    return next((key, one) for key, one in (leads or default).items() if name in (None, key))
+
+
+async def _led(settings: Settings, name: str | None, suite: ThreadSuite, parallel: int) -> list[JudgedThread]:
+    from swarm.agents.builtin.assistant import Assistant
+    from swarm.agents.builtin.lead_evaluation import evaluate_lead
+    from swarm.agents.models.building import build
+    from swarm.agents.models.check import check
+    from swarm.agents.models.usage import limits_of, usage_of
+    from swarm.agents.router.evaluation import Forgets
+    from swarm.agents.system_prompts.files import PromptFiles
+    from swarm.agents.system_prompts.renderer import Renderer
+    from swarm.app import built_in, settings_mapping
+    from swarm.app.swarm_tools import TeamTools
+
+    called, chosen = _led_by(settings, name)
+    prompts, renderer = PromptFiles(settings.tools.prompts_config), Renderer()
+    try:
+        async with build(settings_mapping.model_specs(settings, chosen.model)) as models:
+            await check(models.specs)
+
+            def make(tools: Sequence[Tool]) -> Callable[[BuiltinRun], Awaitable[None]]:
+                return Assistant(
+                    models.model,
+                    memory=Forgets(),
+                    tools=lambda: tools,
+                    prompt=built_in.assistant_prompt(prompts, renderer, called, chosen),
+                    limits=limits_of(settings_mapping.run_limits(settings)),
+                    usage_of=usage_of,
+                ).answer
+
+            with _progress() as progress:
+                bar = progress.add_task(f"asking {models.specs[0].label}", total=len(suite.threads))
+                return await evaluate_lead(
+                    make,
+                    TeamTools().of(chosen.role),
+                    suite,
+                    parallel=parallel,
+                    done=lambda _: progress.advance(bar),
+                )
+    finally:
+        await renderer.aclose()
+
+
+def _show_led(judged: Sequence[JudgedThread], found: LeadScore) -> None:
+    from swarm.agents.builtin.lead_evaluation import LABELS, LeadMove
+
+    table = Table("expected", *(move.value for move in LeadMove), title="What the lead did", title_justify="left")
+    for label in LABELS:
+        counts = Counter(one.got for one in judged if one.thread.expected is label)
+        table.add_row(label.value, *(_cell(counts[move], is_right=move is label) for move in LeadMove))
+    _out.print(table)
+    for one in judged:
+        if not one.is_right:
+            wanted = ", ".join(one.thread.workers) or one.thread.expected.value
+            done = ", ".join(one.workers) or one.got.value
+            _out.print(f"{one.thread.id}: “{one.thread.say}” → {done} instead of {wanted}: {one.text}", soft_wrap=True)
+    delegation = "" if found.delegation is None else f", {found.delegation:.1f} % of the delegations"
+    right = sum(one.is_right for one in judged)
+    shares = f"{right} of {len(judged)} right ({found.right:.1f} %), {found.routing:.1f} % routed{delegation}"
+    _out.print(f"{shares}, {_used([one.usage for one in judged])}", style="bold")
+
+
+def _plain_thread(one: JudgedThread) -> dict[str, object]:
+    return {
+        "id": one.thread.id,
+        "category": one.thread.category,
+        "say": one.thread.say,
+        "expected": one.thread.expected.value,
+        "expected_workers": list(one.thread.workers),
+        "got": one.got.value,
+        "workers": list(one.workers),
+        "right": one.is_right,
+        "text": one.text,
+        "requests": one.usage.requests,
+    }
+
+
+def _of_categories(cases: Sequence[C], categories: Sequence[str]) -> tuple[C, ...]:
+    known = list(dict.fromkeys(case.category for case in cases))
     if unknown := [name for name in categories if name not in known]:
         raise ConfigurationError(f"There is no category '{unknown[0]}'; the categories are: {', '.join(known)}.")
-    return replace(suite, cases=tuple(case for case in suite.cases if not categories or case.category in categories))
+    return tuple(case for case in cases if not categories or case.category in categories)
 
 
 async def _judged(settings: Settings, suite: Suite, parallel: int) -> list[Judged]:
@@ -134,15 +291,17 @@ def _cell(count: int, *, is_right: bool) -> Text:
 
 
 def _sum(judged: Sequence[Judged]) -> str:
+    right = sum(one.is_right for one in judged)
+    share = f"{right} of {len(judged)} right ({100 * right / len(judged):.1f} %)"
+    return f"{share}, {_used([one.usage for one in judged])}"
+
+
+def _used(usages: Sequence[ModelUsage]) -> str:
     from swarm.domain.model.language_models import ModelUsage
 
-    right = sum(one.is_right for one in judged)
-    used = sum((one.usage for one in judged), ModelUsage())
+    used = sum(usages, ModelUsage())
     cost = "unknown" if used.cost_microdollars is None else f"{used.cost_microdollars / 1_000_000:.4f} US dollars"
-    return (
-        f"{right} of {len(judged)} right ({100 * right / len(judged):.1f} %), "
-        f"{used.requests} calls of the model, {used.input_tokens + used.output_tokens:,} tokens, cost {cost}"
-    )
+    return f"{used.requests} calls of the model, {used.input_tokens + used.output_tokens:,} tokens, cost {cost}"
 
 
 def _plain(one: Judged) -> dict[str, object]:

@@ -51,6 +51,7 @@ class LocalTool(StrEnum):
     MEMORY_STORE = "memory-store"
     MEMORY_RECALL = "memory-recall"
     CODE_EXECUTE = "code-execute"
+    SWARM = "swarm"  # the swarm's own tools: other agents, tasks, threads, messages
 
 
 class BuiltinAgentSettings(Section):
@@ -60,6 +61,11 @@ class BuiltinAgentSettings(Section):
     role: Role = Field(Role.LEAD, description="lead, or worker")
     description: str = Field("", description="what the agent is good at, for agents that delegate")
     prompt: Path | None = Field(None, description="a file with the assistant's system prompt, a Jinja2 template")
+    instructions: str = Field(
+        "",
+        max_length=20_000,
+        description="what an assistant does and how, in your words, added to its system prompt unchanged",
+    )
     tools: list[LocalTool] = Field(
         default_factory=list, description="tools in addition to documents and MCP servers; for assistants only"
     )
@@ -112,6 +118,8 @@ class BuiltinAgentSettings(Section):
             raise ValueError(
                 "only assistants have tools; a router uses the tools of the MCP servers (tools.servers_config)"
             )
+        if self.kind is Kind.ROUTER and self.instructions:
+            raise ValueError("only assistants have instructions; a router uses router.decide (tools.prompts_config)")
         if self.kind is Kind.ROUTER and self.prompt:
             raise ValueError("only assistants have a prompt; a router uses router.decide (tools.prompts_config)")
         return self

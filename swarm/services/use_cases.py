@@ -16,6 +16,7 @@ from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads
 from swarm.services.inbox.inbox import Conversations, Inbox, Trays
 from swarm.services.inbox.polls import Polls
+from swarm.services.inbox.run_calls import RunCalls
 from swarm.services.inbox.run_logs import RunLogs
 from swarm.services.inbox.triggers import Triggers
 from swarm.services.inbox.work import Work
@@ -46,6 +47,7 @@ class Services:
     agents: AgentRegistry
     polls: Polls
     work: Work
+    run_calls: RunCalls
     replies: Replies
     streams: AnswerStreams
     delegations: Delegations
@@ -93,6 +95,7 @@ class Services:
             agents=AgentRegistry(database, operating_policy, credentials),
             polls=polls,
             work=Work(database, polls, presence, operating_policy),
+            run_calls=RunCalls(database, triggers),
             replies=Replies(database, operating_policy.reactions),
             streams=AnswerStreams(database, operating_policy),
             delegations=Delegations(database, operating_policy, standings),

@@ -23,6 +23,7 @@ from swarm.domain.operating_policy import OperatingPolicy, Policies
 from swarm.domain.prompts.input import RETRY_PREFIX
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs import event_sources, streaming_agents
+from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.feedback import THANKS_TEXT
 from swarm.services.runs.run_control import RETRIED_TEXT
 from swarm.store import agents
@@ -225,5 +226,5 @@ async def test_what_was_claimed_just_before_its_agent_was_removed_is_given_back(
     assert await idle.runs(root) == []
 
 
-async def unheard(agent: Agent, trigger: Trigger) -> None:
+async def unheard(agent: Agent, one: ManagedAgent, trigger: Trigger) -> None:
     """There is no news in this test."""

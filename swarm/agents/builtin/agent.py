@@ -243,7 +243,8 @@ class BuiltinAgent:
 
     async def _answered(self, run: BuiltinRun) -> tuple[UsageOutcome, RunEnd, str]:
         limit = PausableTimeout(self._limits.seconds)
-        CALLER.set(ToolCaller(run_id=run.input.run_id, limit=limit))  # in the run's own task
+        caller = ToolCaller(run_id=run.input.run_id, limit=limit)
+        CALLER.set(caller)  # in the run's own task
         try:
             async with limit:
                 await self._recorder.settled(run.session_id)
@@ -252,8 +253,17 @@ class BuiltinAgent:
         except Exception as error:  # noqa: BLE001 - the reader needs the end of the run; unknown errors are logged there
             if limit.expired():
                 message = f"This took longer than {self._limits.seconds:g} s, which is the limit (limits.seconds)."
-                return UsageOutcome.LIMITED, Failed(message=message, code="limit"), message
-            return self._failed(run, error)
+                ended: tuple[UsageOutcome, RunEnd, str] = (
+                    UsageOutcome.LIMITED,
+                    Failed(message=message, code="limit"),
+                    message,
+                )
+            else:
+                ended = self._failed(run, error)
+            if not caller.handed_to:
+                return ended
+            await run.announce(caller.handed_to)  # others do the work, so there is nothing to try again
+            return ended[0], Finished(elsewhere=True), ended[2]
         return UsageOutcome.ANSWERED, Interrupted(asked=run.asked) if run.asked else Finished(), ""
 
     async def _afresh(self, run_input: RunInput) -> RunInput:

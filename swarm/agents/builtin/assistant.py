@@ -5,7 +5,9 @@ Tool calls are validated, counted, shortened, shown and stored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 from pydantic_ai import Agent, AgentRunEvents, DeferredToolRequests, RunContext, ToolDefinition
@@ -26,15 +28,16 @@ from pydantic_core import SchemaValidator, core_schema
 
 from swarm.agents.builtin.approvals import Settled, ask, settle
 from swarm.agents.builtin.messages import earlier, fenced, model_messages
-from swarm.agents.builtin.run import BuiltinRun, Stumbled, asked, unheard
+from swarm.agents.builtin.run import BuiltinRun, Stumbled, asked, questions, unheard
 from swarm.agents.models.troubles import label_of
 from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules
 from swarm.agents.toolbox.arguments import Checked, checked, mended
+from swarm.agents.toolbox.people import CALLER
 from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, failed, not_for_strangers
 from swarm.clock import new_id
-from swarm.domain.answers.events import RunInput
+from swarm.domain.answers.events import InputMessage, RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
-from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope, messages_for_model
+from swarm.domain.model.sessions import RunMemory, SessionMessage, SessionScope, messages_for_model
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
 """Accepts any arguments: the toolset validates them against the tool's own schema."""
@@ -43,6 +46,23 @@ _TOOL_RETRIES: Final = 3
 """The number of consecutive calls to unknown tools allowed for a model."""
 
 _THREAD_CHARACTERS: Final = 20_000
+
+_MAY_NOT_WAIT: Final = (
+    "{tool} was not called: a person has to approve it, and this run cannot wait for that. Say what you would do; "
+    "people can ask you for it."
+)
+_WAITS_ALREADY: Final = (
+    "{tool} was not called: another call waits for a person's approval first. Hand the work over after that."
+)
+
+FollowUps = Callable[[str], Awaitable[Sequence[InputMessage]]]
+"""Returns what people have written to a task's run, given by its id, since it began, each message once."""
+
+
+async def no_follow_ups(run_id: str) -> Sequence[InputMessage]:
+    """Returns no messages."""
+    return ()
+
 
 _Render = Callable[[RunInput, Sequence[Tool]], Awaitable[str]]
 """Renders the system prompt for a run. Raises a SwarmError with a user-facing message."""
@@ -59,6 +79,7 @@ class _RunTools(AbstractToolset[None]):
         most_characters: int,
         approvals: ApprovalRules,
         known: Iterable[SessionMessage],
+        follow_ups: FollowUps = no_follow_ups,
     ) -> None:
         self._run = run
         self._tools = {tool.name: tool for tool in tools}
@@ -66,6 +87,7 @@ class _RunTools(AbstractToolset[None]):
         self._most_characters = most_characters
         self._approvals = approvals
         self._known_ids = {message.call_id for message in known}
+        self._follow_ups = follow_ups
 
     @property
     def id(self) -> str | None:
@@ -90,13 +112,29 @@ class _RunTools(AbstractToolset[None]):
         arguments = mended(chosen.parameters, tool_args)
         refusal = self._refusal(chosen, arguments, ctx.run_step)
         if refusal is None and self._approvals.apply_to(chosen, arguments):
-            refusal = ask(self._run, chosen, arguments, self._new_id(call_id))
-            if refusal is None:
-                raise ApprovalRequired
+            refusal = self._asked(chosen, arguments, self._new_id(call_id))
         await self._run.begin_call(call_id, name, arguments)
         answer = refusal or await answered(chosen, arguments, self._most_characters)
         await self._run.end_call(call_id, name, arguments, answer)
+        if text := await self.heard():
+            ctx.enqueue(text)
         return answer.text
+
+    async def heard(self) -> str:
+        """Returns and stores what people have written to the run since the last call."""
+        new = await self._follow_ups(self._run.input.run_id) if self._run.input.run_id else ()
+        in_slack = replace(self._run.input, messages=tuple(new))
+        self._run.remember(*questions(in_slack))
+        return asked(in_slack, with_author=True) if any(one.text.strip() for one in new) else ""
+
+    def _asked(self, tool: Tool, arguments: dict[str, Any], call_id: str) -> ToolAnswer:
+        """Ends the run with a question about a call. Returns a refusal if the run cannot wait for the answer."""
+        caller = CALLER.get()
+        if not self._run.input.may_wait or (caller and caller.handed_to):
+            return failed(_MAY_NOT_WAIT.format(tool=tool.name))
+        if refusal := ask(self._run, tool, arguments, call_id):
+            return refusal
+        raise ApprovalRequired
 
     def _new_id(self, call_id: str) -> str:
         """Returns an id for a waiting call that no earlier call has. Some models number the calls of each run."""
@@ -113,6 +151,8 @@ class _RunTools(AbstractToolset[None]):
             return refusal
         if refusal := self._caps.refusal(tool, step):
             return refusal
+        if tool.hands_over and self._run.waiting:
+            return failed(_WAITS_ALREADY.format(tool=tool.name))
         found = checked(tool.parameters, arguments)
         return None if found.is_fine else failed(_wrong(tool, found))
 
@@ -143,7 +183,7 @@ class Assistant:
         self,
         model: Model,
         *,
-        memory: Memory,
+        memory: RunMemory,
         tools: Callable[[], Sequence[Tool]],
         prompt: _Render,
         limits: UsageLimits,
@@ -151,6 +191,7 @@ class Assistant:
         scope: SessionScope = SessionScope.USER,
         most_characters: int = TOOL_OUTPUT_CHARACTERS,
         approvals: ApprovalRules = NEVER,
+        follow_ups: FollowUps = no_follow_ups,
     ) -> None:
         self._model = model
         self._memory = memory
@@ -161,6 +202,7 @@ class Assistant:
         self._has_authors = scope is SessionScope.THREAD
         self._most_characters = most_characters
         self._approvals = approvals
+        self._follow_ups = follow_ups
 
     async def aclose(self) -> None:
         """Does nothing: the assistant has no resources to release."""
@@ -178,7 +220,10 @@ class Assistant:
         remembered = await self._memory.get_messages(run.session_id, run_id=run.input.run_id)
         await self._converse(run, tools, prompt, settled, remembered)
         run.remember(*run.waiting)
-        if not run.asked and not any(one.role is MessageRole.ASSISTANT and one.text.strip() for one in run.remembered):
+        caller = CALLER.get()
+        if caller and caller.handed_to:
+            await run.announce(caller.handed_to)
+        if not run.asked and not run.has_written:
             raise Stumbled("The model had nothing to say. Ask again, or put it differently.", code="empty")
 
     async def _converse(
@@ -195,6 +240,7 @@ class Assistant:
             most_characters=self._most_characters,
             approvals=self._approvals,
             known=[*remembered, *settled.messages],
+            follow_ups=self._follow_ups,
         )
         agent: Agent[None, str | DeferredToolRequests] = Agent(
             self._model,
@@ -204,18 +250,22 @@ class Assistant:
             retries=_TOOL_RETRIES,
         )
         told = [*earlier(settled.without(remembered)), *messages_for_model(settled.messages)]
-        usage = RunUsage()
+        messages = model_messages(told, with_authors=self._has_authors)
+        question = self._question(run.input, settled, remembered)
+        usage, texts = RunUsage(), count(1)
         try:
-            async with agent.run_stream_events(
-                self._question(run.input, settled, remembered) or None,
-                message_history=model_messages(told, with_authors=self._has_authors),
-                usage_limits=self._limits,
-                usage=usage,
-            ) as events:
-                try:
-                    await _show(run, events)
-                finally:
-                    run.model = _label(events) or run.model
+            while True:
+                async with agent.run_stream_events(
+                    question or None, message_history=messages, usage_limits=self._limits, usage=usage
+                ) as events:
+                    try:
+                        await _show(run, events, texts)
+                    finally:
+                        run.model = _label(events) or run.model
+                question = "" if run.asked else await toolset.heard()
+                if not question:
+                    return
+                messages = [*messages, *events.new_messages()]
         finally:
             run.used(self._usage_of(usage))
 
@@ -240,15 +290,15 @@ def _label(events: AgentRunEvents[str | DeferredToolRequests]) -> str:
     return next((label for label in reversed(said) if label), "")
 
 
-async def _show(run: BuiltinRun, events: AsyncIterable[Any]) -> None:
+async def _show(run: BuiltinRun, events: AsyncIterable[Any], numbers: Iterator[int]) -> None:
     """Shows each text of the model as one message. Tools are shown when they are called."""
-    count = 0
+    message_id = ""
     async for event in events:
         match event:
             case PartStartEvent(part=TextPart(content=text)):
-                count += 1
-                await run.write(text, f"text-{count}")
+                message_id = f"text-{next(numbers)}"
+                await run.write(text, message_id)
             case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
-                await run.write(text, f"text-{count}")
+                await run.write(text, message_id)
             case PartEndEvent(part=TextPart()):
-                await run.written(f"text-{count}")
+                await run.written(message_id)

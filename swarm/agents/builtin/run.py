@@ -134,6 +134,16 @@ class BuiltinRun:
         """Ends the run with a question about a call that waits already."""
         self.asked = (*self.asked, question)
 
+    @property
+    def has_written(self) -> bool:
+        """Whether the run has written any text."""
+        return any(one.role is MessageRole.ASSISTANT and one.text.strip() for one in self.remembered)
+
+    async def announce(self, workers: Iterable[str]) -> None:
+        """Tells people who has got their message, unless the run has written anything."""
+        if not self.has_written:
+            await self.write_whole(f"I have asked {' and '.join(dict.fromkeys(workers))} to do this.", "handed-over")
+
     def used(self, usage: ModelUsage) -> None:
         """Adds to the usage of the run."""
         self.usage = self.usage + usage

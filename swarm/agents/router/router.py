@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import dropwhile
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from pydantic_ai.direct import model_request, model_request_stream
@@ -53,7 +53,7 @@ from swarm.agents.toolbox.tool import CallCaps, Tool, ToolAnswer, answered, not_
 from swarm.clock import new_id
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage, RunLimits
-from swarm.domain.model.sessions import CallMemory, MessageRole, SessionMessage, tool_pairs
+from swarm.domain.model.sessions import MessageRole, RunMemory, SessionMessage, tool_pairs
 
 _MICRODOLLARS: Final = 1_000_000
 _MOST_TOOLS_NAMED: Final = 12
@@ -267,16 +267,6 @@ FindWordings = Callable[[RunInput, Sequence[Tool]], Awaitable[Wordings]]
 """Finds the texts for a run. Raises a SwarmError with a user-facing message."""
 
 
-class _Recalls(CallMemory, Protocol):
-    """The part of `swarm.domain.model.sessions.Memory` that a router needs."""
-
-    async def get_messages(
-        self, session_id: str, limit: int | None = None, *, run_id: str = ""
-    ) -> list[SessionMessage]:
-        """Returns the last messages of a session, without other attempts at the same trigger."""
-        ...
-
-
 class Router:
     """A built-in agent that calls tools; implements `swarm.agents.builtin.agent.Works`."""
 
@@ -284,7 +274,7 @@ class Router:
         self,
         model: Model,
         *,
-        memory: _Recalls,
+        memory: RunMemory,
         tools: Callable[[], Sequence[Tool]],
         wordings: FindWordings,
         limits: RunLimits,

@@ -23,7 +23,8 @@ from swarm.domain.errors import ConfigurationError, SwarmError
 _MARKERS: Final = ("{{", "{%", "{#")
 NAME: Final = "prompts_config.yaml"
 BUILT_IN: Final = Path(__file__).parent / "builtin" / NAME
-_KEYS: Final = ("assistant", "router", "server_prompts", "summary")
+_ROLES: Final = ("lead", "worker")
+_KEYS: Final = ("assistant", "router", "server_prompts", "summary", *_ROLES)
 _ROUTER_KEYS: Final = ("decide", "result", "refuse", "ask", "stopped")
 _REFUSE_KEYS: Final = ("intro", "outro", "no_tools")
 _FILE_KEYS: Final = ("file",)
@@ -89,6 +90,7 @@ class Prompts:
     router: _RouterPrompts
     server_prompts: Mapping[str, str]  # for summarising results, by the name of the MCP server
     summary: str  # for summarising the older part of a conversation
+    team: Mapping[str, str]  # by role: added to the prompts of assistants with the swarm's own tools
 
     def result_of(self, server: str) -> str:
         """Returns the prompt for results of an MCP server's tools. The empty name is used for tools without a
@@ -233,6 +235,7 @@ def _prompts(files: list[_ConfigFile]) -> Prompts:
         ),
         server_prompts=servers,
         summary=text("summary"),
+        team={role: text(role) for role in _ROLES},
     )
 
 

@@ -25,10 +25,12 @@ class ApprovalRules:
     patterns: tuple[str, ...] | None = None
 
     def apply_to(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
-        """Returns whether a person has to approve this call. Tools that only read need no approval by default."""
+        """Returns whether a person has to approve this call. By default, tools that only read and tools that hand work
+        to another agent need no approval.
+        """
         if self.patterns is not None:
             return _matches(self.patterns, _names(tool, arguments))
-        if tool.is_read_only:
+        if tool.is_read_only or tool.hands_over:  # another agent's calls have their own approvals
             return False
         return tool.is_destructive or _matches(USUAL_PATTERNS, _names(tool, arguments))
 

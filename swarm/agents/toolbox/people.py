@@ -6,10 +6,11 @@ The run goes on while its call waits, so nothing of it is stored: when the call 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -97,6 +98,8 @@ class ToolCaller:
 
     run_id: str  # empty for a run of which the coordinator keeps no record, such as a client's
     limit: PausableTimeout  # of the run
+    counts: Counter[str] = field(default_factory=Counter)  # calls by what a repeated run would do again
+    handed_to: list[str] = field(default_factory=list)  # the agents that got the run's messages
 
 
 CALLER: Final[ContextVar[ToolCaller | None]] = ContextVar("tool_caller", default=None)

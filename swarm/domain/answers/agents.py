@@ -41,6 +41,12 @@ class StreamingAgent:
     parallel: int = PARALLEL_RUNS  # maximum number of concurrent runs per coordinator process; at least 1
     on_restart: OnRestart = OnRestart.RERUN
     footer: str = ""  # the operator's text below every answer, mrkdwn
+    has_team: bool = False  # has the swarm's own tools
+
+    @property
+    def leads(self) -> bool:
+        """Whether the agent delegates with the swarm's own tools: the end of a task that it gave starts a run."""
+        return self.has_team and self.role is Role.LEAD
 
 
 TIMEOUT_SECONDS: Final = 300.0

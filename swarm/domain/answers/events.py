@@ -245,6 +245,7 @@ class RunInput:
     client_context: Mapping[str, object] = field(default_factory=dict)
     decided: tuple[Decided, ...] = ()  # for a resumed run: one per open interrupt
     origin: Origin = Origin()
+    may_wait: bool = True  # the work can wait for people's decisions; False for a run about the end of a task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -115,7 +115,17 @@ class CallMemory(Protocol):
         ...
 
 
-class Memory(CallMemory, Protocol):
+class RunMemory(CallMemory, Protocol):
+    """The part of `Memory` that answers a run."""
+
+    async def get_messages(
+        self, session_id: str, limit: int | None = None, *, run_id: str = ""
+    ) -> list[SessionMessage]:
+        """Returns the messages that the agent gets; see `Memory.get_messages`."""
+        ...
+
+
+class Memory(RunMemory, Protocol):
     """The sessions of one agent. Every method raises Unavailable while the database is unavailable."""
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:

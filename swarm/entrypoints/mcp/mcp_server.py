@@ -266,12 +266,12 @@ def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsR
     The list does not restrict calls; the services check every call. Clients must not share a list, which is what the
     protocol's default ``cacheScope`` specifies.
     """
-    described = [(tool.roles, _describe_tool(tool)) for tool in tools]
+    described = [(tool.roles, describe_tool(tool)) for tool in tools]
     return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
 
 
 @cache  # building the schemas of all tools takes a quarter of a second
-def _describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
+def describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
     """Returns a tool's description in the protocol's form."""
     return types.Tool(
         name=tool.name,

@@ -26,6 +26,7 @@ from swarm.services.rules import leases
 from swarm.services.rules.leases import Ended, FinishCall, Renewed
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases as stored_leases
 
 _Call = TypeVar("_Call", "_RenewCall", "_FinishCall")
 _Result = TypeVar("_Result")
@@ -80,6 +81,10 @@ class Work:
         """Gives work back: it is due again at once or after a delay, and the attempt is not counted."""
         return await self._database.write(leases.release, agent, tokens, delay_seconds)
 
+    async def set_aside(self, agent: Agent, token: str) -> None:
+        """Ends the notice of another agent's message, which stays unread for `read-messages`."""
+        await self._database.write(_set_aside, agent, token, self._operating_policy)
+
     async def finish(
         self,
         agent: Agent,
@@ -112,6 +117,12 @@ class Work:
         except SwarmError:  # the claims were given back, but the work has ended: the caller must not finish it again
             triggers = []
         return FinishedWork(ended=ended.ended, lost=ended.lost, triggers=tuple(triggers))
+
+
+def _set_aside(tx: Transaction, agent: Agent, token: str, operating_policy: OperatingPolicy) -> None:
+    lease = stored_leases.get(tx, token, agent.id)
+    if lease:
+        leases.end_notice(tx, lease, operating_policy, is_heard=True, is_read=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,6 +23,7 @@ class Caller:
     agent: Agent
     lease_token: str | None = None
     request_id: str | None = None
+    work: str | None = None  # for a run of the coordinator: request ids count under all leases of this work
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -246,6 +246,23 @@ def _lose_notice(tx: Transaction, lease: Lease, reason: str, operating_policy: O
         _settle_unheard(tx, notice, operating_policy)
 
 
+def end_notice(
+    tx: Transaction, lease: Lease, operating_policy: OperatingPolicy, *, is_heard: bool, is_read: bool = True
+) -> None:
+    """Ends the notice of a run of the coordinator. What the run has left undone, the coordinator does in its place.
+
+    ``is_heard``: the run has acted on the notice. Without ``is_read``, an agent's message stays unread.
+    """
+    notice = notices.get(tx, lease.trigger_id)
+    if not leases.end(tx, lease.token, LeaseEnd.FINISHED) or notice is None:
+        return
+    notices.move(tx, NoticeStep.FINISH, notice.id)
+    if is_read:
+        agent_messages.mark_notified_read(tx, lease.agent_id, lease.token)
+    if not is_heard or notice.kind is NoticeKind.TASK_RETURNED:
+        _settle_unheard(tx, notice, operating_policy)
+
+
 def _settle_unheard(tx: Transaction, notice: Notice, operating_policy: OperatingPolicy) -> None:
     """Acts in place of an agent that did not handle its notice, so that people do not wait forever."""
     task = tasks.locked(tx, notice.task_id) if notice.task_id else None

@@ -45,7 +45,7 @@ def all_silent(messages: Collection[InboxMessage]) -> bool:
 
 def is_silent(tx: Transaction, run: Run, thread: Thread | None) -> bool:
     """Whether nothing of a run may be shown before its answer is judged."""
-    if run.task_id or thread is None:
+    if run.task_id or thread is None or not run.inbox_message_ids:
         return thread is not None and thread.is_silent
     found = [inbox.get(tx, inbox_message_id) for inbox_message_id in run.inbox_message_ids]
     return all_silent([message for message in found if message])

@@ -11,7 +11,7 @@ from typing import Final
 
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.leases import LeaseEnd
-from swarm.domain.model.runs import SilentEnd
+from swarm.domain.model.runs import RunStatus, SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
@@ -32,6 +32,7 @@ from swarm.services.rules.task_threads import hand_back
 from swarm.store import agents, deliveries, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
+from swarm.store.runs import run_pages, runs
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
@@ -221,7 +222,7 @@ def tell_result(tx: Transaction, task_id: str) -> None:
     task = tasks.locked(tx, task_id)
     if task is None or thread is None or task.status is not TaskStatus.COMPLETED or not task.result:
         return
-    if not deliveries.posted_for_task(tx, task.id, task.ended_at or 0):
+    if not (deliveries.posted_for_task(tx, task.id, task.ended_at or 0) or _was_streamed(tx, task.id)):
         assert task.agent_id is not None  # completed by it
         shown_in, end = place_for(tx, thread, task.result, is_silent=False, agent_id=task.agent_id, subject=task.id)
         if end is None:
@@ -234,6 +235,12 @@ def tell_result(tx: Transaction, task_id: str) -> None:
                 requester=task.requester,
                 task_id=task.id,
             )
+
+
+def _was_streamed(tx: Transaction, task_id: str) -> bool:
+    """Whether the last run of a task has shown its answer in messages of its own."""
+    last = runs.of_task(tx, task_id, 1)
+    return bool(last) and last[0].status is RunStatus.ANSWERED and bool(run_pages.of_run(tx, last[0].id))
 
 
 def take_marks_back(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:

@@ -8,6 +8,7 @@ import math
 import structlog
 
 from swarm.clock import boottime
+from swarm.domain.answers.agents import StreamingAgent
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.threads import is_user
@@ -126,16 +127,22 @@ class RunNotifications:
         self._delegations = delegations
         self._runs = running
 
-    async def hear(self, agent: Agent) -> None:
+    async def hear(self, agent: Agent, one: ManagedAgent) -> None:
         """Handles all notices for an agent."""
         heartbeat = await self._work.renew(agent, [])
         for trigger in heartbeat.notices:
-            await self.take(agent, trigger)
+            await self.take(agent, one, trigger)
 
-    async def take(self, agent: Agent, trigger: Trigger) -> None:
-        """Handles one notice and finishes it."""
+    async def take(self, agent: Agent, one: ManagedAgent, trigger: Trigger) -> None:
+        """Handles one notice and finishes it, or starts the run that it needs."""
+        if starts_run(one.spec, trigger):
+            self._runs.begin(agent, one, trigger, self.take)
+            return
         await attempt(self._act(agent, trigger), "turn_news", trigger=trigger.id)
-        await self._work.finish(agent, [trigger.lease_token], FinishOutcome.DONE)
+        if trigger.kind is TriggerKind.AGENT_MESSAGE and one.spec.has_team:
+            await self._work.set_aside(agent, trigger.lease_token)
+        else:
+            await self._work.finish(agent, [trigger.lease_token], FinishOutcome.DONE)
 
     async def _act(self, agent: Agent, trigger: Trigger) -> None:
         notice = trigger.notice
@@ -151,6 +158,11 @@ class RunNotifications:
                 await self._tasks.cancel(caller, trigger.task.id, "its worker has gone")
             case _:
                 """The agent replies to messages from people; other notices need no action."""
+
+
+def starts_run(spec: StreamingAgent, trigger: Trigger) -> bool:
+    """Whether a notice starts a run of an agent. The ends of tasks do, for agents that delegate."""
+    return spec.leads and trigger.kind in (TriggerKind.TASK_FINISHED, TriggerKind.TASK_RETURNED)
 
 
 def _person(notice: NoticeView | None) -> str | None:

@@ -31,7 +31,15 @@ from swarm.domain.text.slack_text import mentioned_ids
 from swarm.services.requests.asking import supersede
 from swarm.services.runs.answer_run import AnswerRun, Opening, RunContext
 from swarm.services.runs.run_ends import LeaseLossOutcome, keep, place_of
-from swarm.services.runs.run_input import NOTHING_HEARD, Ids, answered_since, heard_before, requester_of, run_input
+from swarm.services.runs.run_input import (
+    NOTHING_HEARD,
+    Ids,
+    answered_since,
+    heard_before,
+    new_messages,
+    requester_of,
+    run_input,
+)
 from swarm.services.runs.run_recovery import Unfinished, unfinished
 from swarm.services.runs.stream_state import look_at
 from swarm.store import agents
@@ -54,7 +62,7 @@ _FRESH: Final = 2 / 3  # the share of a lease that counts as fresh; leases are r
 
 _log = structlog.get_logger(__name__)
 
-HandleNotifications = Callable[[Agent, Trigger], Awaitable[None]]
+HandleNotifications = Callable[[Agent, "ManagedAgent", Trigger], Awaitable[None]]
 """Handles a notice that was returned by a lease renewal."""
 
 
@@ -81,8 +89,8 @@ class AgentSource:
     ) -> None:
         self.run_id = new_id()
         self.agent_id: str | None = agent.id
-        self.task_id = trigger.task.id if trigger.task else None
-        self.inbox_message_ids = {inbox_message.id for inbox_message in trigger.inbox_messages}
+        self.task_id = trigger.task.id if trigger.task and not trigger.notice else None
+        self.inbox_message_ids = {inbox_message.id for inbox_message in new_messages(trigger)}
         self.was_called = False
         self._run_context = run_context
         self._agent = agent
@@ -136,7 +144,7 @@ class AgentSource:
         return Opening(
             place=place,
             mentionable=frozenset(spoken | ({self._requester} if self._requester else set())),
-            is_silent=self._trigger.overthink,
+            is_silent=self._trigger.overthink or self._trigger.notice is not None,
         )
 
     async def keep(self, run: AnswerRun) -> None:
@@ -154,7 +162,7 @@ class AgentSource:
                 _log.warning("a lease could not be renewed", action="turn_renew", error=error.message)
                 continue
             for trigger in heartbeat.notices:
-                await self._take_news(self._agent, trigger)
+                await self._take_news(self._agent, self._one, trigger)
 
     async def is_ours(self, run: AnswerRun) -> bool:
         """Verifies a lease that was not confirmed for most of its duration, because the process may have slept."""
@@ -221,7 +229,7 @@ class AgentSource:
             trace_id=self._ids.trace_id,
             requester=self._requester,
             task_id=self.task_id,
-            inbox_message_ids=[inbox_message.id for inbox_message in trigger.inbox_messages],
+            inbox_message_ids=[inbox_message.id for inbox_message in new_messages(trigger)],
             run_id=self.run_id,
         )
         return run is not None

@@ -21,12 +21,13 @@ from typing import Final
 
 from swarm.domain.answers import wording
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
-from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
+from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped, Withheld
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.model import triggers
 from swarm.domain.model.budgets import BudgetScope, usage_text
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, LeaseEnd
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, LeaseEnd, LeaseKind
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
@@ -39,7 +40,7 @@ from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show
 from swarm.store import deliveries, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import model_usage
-from swarm.store.inbox import leases
+from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
@@ -126,7 +127,11 @@ def end_run(
     polls = is_polling(tx, run)
     holds = _still_holds(tx, lease, polls=polls)
     silent = is_silent(tx, run, thread)
-    if ending.withheld and not silent and holds and not polls:
+    about_notice = lease is not None and lease.kind is LeaseKind.NOTICE
+    if about_notice:
+        ending = replace(ending, closing=replace(ending.closing, retry=False))  # the work itself is done
+        ending = ending if silent else judged(ending)  # withheld if there is nothing to add to what people have seen
+    if ending.withheld and not (silent or about_notice) and holds and not polls:
         give_back(tx, [run.lease_token])  # somebody has asked meanwhile, and gets an answer in any case
         return runs.end(tx, run.id, RunStep.ABANDON, "somebody has asked meanwhile")
     ending = judged(ending) if silent else ending
@@ -134,6 +139,7 @@ def end_run(
         thread, silent = break_silence(tx, thread, run.agent_id, run.trigger_id), False
     if lease and holds and is_ours_to_settle(tx, run, ending.outcome):
         settle_work(tx, run, lease, thread, ending, operating_policy, silent=silent)
+    silent = silent or isinstance(ending.outcome, Withheld)
     _end(tx, run, ending, in_time=holds or polls)
     if polls:
         tx.wake(runs.RUNS)  # a run that waits for this answer to end may start
@@ -180,7 +186,8 @@ def break_off(
         runs.end(tx, run.id, known.step, note)
         if lease and _still_holds(tx, lease, polls=is_polling(tx, run)) and is_ours_to_settle(tx, run, outcome):
             settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), operating_policy, silent=silent)
-    if thread and place and not silent:
+    is_unseen = outcome is None and lease is not None and lease.kind is LeaseKind.NOTICE
+    if thread and place and not (silent or is_unseen):
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
         over = runs.get(tx, run.id)
@@ -207,7 +214,8 @@ def below_of(run: Run, *, is_partial: bool) -> Closing:
         case RunStatus.STOPPED:
             return Closing(note=wording.stopped(run.stop_requested_by))
         case RunStatus.FAILED:
-            return Closing(note=wording.broke_off(run.outcome_note or RESTARTED, is_partial=is_partial), retry=True)
+            note = wording.broke_off(run.outcome_note or RESTARTED, is_partial=is_partial)
+            return Closing(note=note, retry=bool(run.task_id or run.inbox_message_ids))
         case _:
             return NOTHING_BELOW
 
@@ -279,12 +287,20 @@ def _outcome_of_lost(tx: Transaction, run: Run, lease: Lease | None, loss: Loss)
         return Answered() if polls else RunFailed(reason=RESTARTED)
     if how in _COMES_AGAIN or polls:
         return None
+    if lease and _is_handed_over(tx, lease):
+        return Answered()
     if loss.was_called and requests.is_any_sent(tx, run.task_id or run.trigger_id):
         return RunFailed(reason=AFTER_DECISION)  # what people approved must not happen twice unless they ask for it
     if lease is None or not loss.runs_again:
         return RunFailed(reason=RESTARTED)
     last = _last_attempt(tx, run, lease) if loss.counts else None
     return RunFailed(reason=f"{RESTARTED}, {last} times") if last else None
+
+
+def _is_handed_over(tx: Transaction, lease: Lease) -> bool:
+    """Whether a run has delegated its messages before it was lost, so nothing of its work is left to be done again."""
+    members = inbox.members(tx, lease.token)
+    return any(one.status is InboxStatus.DELEGATED for one in members) and not claimed_members(tx, lease)
 
 
 def _last_attempt(tx: Transaction, run: Run, lease: Lease) -> int | None:

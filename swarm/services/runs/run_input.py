@@ -8,17 +8,20 @@ answers of the swarm's agents. Messages that the agent knows from its own earlie
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
 from swarm.domain.answers.questions import decided_of
+from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import AuthorKind, TranscriptMessage, is_user
-from swarm.domain.model.triggers import InboxMessageView, StartedBy, Trigger
+from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, Trigger
 from swarm.domain.ports import Directory
+from swarm.domain.prompts.fences import fenced, harmless, quoted
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, left_out
 from swarm.domain.request_texts import decision_lines
 from swarm.domain.text.slack_text import mentioned_ids, readable
@@ -29,6 +32,14 @@ from swarm.store.runs import runs
 from swarm.store.threads import threads, transcript
 
 _LIMIT = 200
+_ENDED: Final = (
+    "The thread is yours again. Its history shows what people have seen of this: a worker's answer there is complete. "
+    "If more is to be done or said, do it now. If not, write only `[DEFER]`, which nobody sees."
+)
+_RETURNED: Final = (
+    "Give it to another worker with assign-task, or end it with cancel-task and say in a sentence what that means. A "
+    "task that still has no worker after your run is cancelled."
+)
 _TO_THE_END: Final = "~"
 """Sorts after every timestamp."""
 
@@ -78,7 +89,8 @@ def run_input(
     ``history_characters``, messages after the first are left out and replaced by a note with their number.
     """
     if trigger.task:
-        messages = _of_task(trigger.task, trigger.instruction)
+        told = _of_notice(trigger.task, trigger.notice) if trigger.notice else None
+        messages = told or _of_task(trigger.task, trigger.instruction)
     else:
         messages = tuple(_all_new(trigger.inbox_messages, bot_name))
     decided = [one for one in trigger.requests if one.run_id and one.agent_id == agent_id]
@@ -97,7 +109,13 @@ def run_input(
         client_context=client_context,
         decided=tuple(decided_of(one) for one in decided),
         origin=_origin(trigger, user_email=str(client_context.get("user_email", ""))),
+        may_wait=trigger.notice is None,
     )
+
+
+def new_messages(trigger: Trigger) -> tuple[InboxMessageView, ...]:
+    """Returns the messages that a run answers. A notice only refers to messages."""
+    return () if trigger.notice else trigger.inbox_messages
 
 
 def _decision(request: HumanRequest) -> InputMessage:
@@ -173,11 +191,26 @@ def _of_task(task: TaskView, instruction: str | None) -> tuple[InputMessage, ...
     return (*before, InputMessage(id=task.id, speaker=Speaker.USER, text=text, author=task.created_by or ""))
 
 
+def _of_notice(task: TaskView, notice: NoticeView) -> tuple[InputMessage, ...]:
+    """Returns what a lead is told about a task that it gave: its end with the complete result, or its lost worker."""
+    lines = [f"This is news from the coordinator, not a message of a person. The task {quoted(task.title)} ({task.id})"]
+    if notice.kind is NoticeKind.TASK_RETURNED:
+        lines += [f"has lost its worker. {_RETURNED}"]
+    else:
+        lines += [f"of {task.agent or 'nobody'} has ended: {task.status}.", _shown_result(task), _ENDED]
+    return (InputMessage(id=task.id, speaker=Speaker.USER, text="\n\n".join(filter(None, lines)), author="swarm"),)
+
+
+def _shown_result(task: TaskView) -> str:
+    text = task.result or task.error
+    return fenced("result", harmless(text), secrets.token_hex(8)) if text else ""
+
+
 def _history(
     trigger: Trigger, since: Sequence[TranscriptMessage], heard: _KnownMessages, bot_name: str
 ) -> tuple[InputMessage, ...]:
     """Returns the earlier messages, without deleted or empty messages."""
-    new = {inbox_message.ts for inbox_message in trigger.inbox_messages}
+    new = {inbox_message.ts for inbox_message in new_messages(trigger)}
     before = [said for said in trigger.thread_context if said.ts not in new]
     messages = (_said(said, bot_name) for said in (*before, *since) if not heard.has(said))
     return tuple(message for message in messages if message.text.strip())
@@ -211,9 +244,10 @@ def _without_mention(text: str, bot_name: str) -> str:
 
 async def answered_since(database: Database, directory: Directory, trigger: Trigger) -> tuple[TranscriptMessage, ...]:
     """Returns the agents' messages written after the new messages of a trigger, oldest first. Raises Unavailable."""
-    if trigger.thread is None or not trigger.inbox_messages:
+    new = new_messages(trigger)
+    if trigger.thread is None or not new:
         return ()
-    last = max(inbox_message.ts for inbox_message in trigger.inbox_messages)
+    last = max(inbox_message.ts for inbox_message in new)
     said = await database.read(_said_since, trigger.thread.id, last)
     ids = {user_id for message in said for user_id in mentioned_ids(message.text)}
     names = {user_id: await directory.author_name(user_id, AuthorKind.USER) for user_id in ids}

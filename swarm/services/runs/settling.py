@@ -10,13 +10,14 @@ from typing import Final, assert_never
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped, Withheld
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.runs import RunOutcome, SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.escalations import escalate_dead_letter
-from swarm.services.rules.leases import claimed_members, end_if_resolved
+from swarm.services.rules.leases import claimed_members, end_if_resolved, end_notice
 from swarm.services.rules.silence import end_humility, stay_silent
 from swarm.services.rules.system_messages import react_failed, show_answered, show_stopped
 from swarm.store import tasks
@@ -84,7 +85,10 @@ def settle_work(
             end_humility(tx, thread)
         elif known is RunOutcome.FAILED and task is None:  # a task escalates itself
             escalate_dead_letter(tx, thread, reason or "", operating_policy, run.agent_id)
-    end_if_resolved(tx, lease)
+    if lease.kind is LeaseKind.NOTICE:
+        end_notice(tx, lease, operating_policy, is_heard=not isinstance(ending.outcome, RunFailed | RunStopped))
+    else:
+        end_if_resolved(tx, lease, even_if_held=run.trace_id is not None)
 
 
 def _stay_silent(tx: Transaction, run: Run, thread: Thread, outcome: AnswerOutcome, reason: str) -> None:

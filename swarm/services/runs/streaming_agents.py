@@ -23,7 +23,7 @@ from swarm.services.inbox.polls import Polls
 from swarm.services.rules.guarded import attempt, watch
 from swarm.services.rules.locks import LockTerm
 from swarm.services.rules.participants import AGENTS
-from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
+from swarm.services.runs.active_runs import ActiveRuns, RunNotifications, starts_run
 from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.run_recovery import Recovery
 from swarm.store import agents
@@ -187,7 +187,7 @@ class StreamingAgentRuns:
 
     async def _hand_out(self, agent: Agent, one: ManagedAgent) -> None:
         """Claims due work when another run may start, and starts the run."""
-        await self._hear_until_room(agent, one.spec.parallel)
+        await self._hear_until_room(agent, one)
         if self._database.wakeups.closed:
             await asyncio.sleep(AGAIN_SECONDS)  # the coordinator is stopping: no new runs start
             return
@@ -195,22 +195,23 @@ class StreamingAgentRuns:
             raise _Removed
         limit = max(1, min(AT_ONCE, self._runs.places(agent.id, one.spec.parallel)))
         news = []
-        for trigger in await self._polls.poll(agent, wait_seconds=POLL_SECONDS, limit=limit):
-            if trigger.kind in WORK:
+        triggers = await self._polls.poll(agent, wait_seconds=POLL_SECONDS, limit=limit, hold=one.spec.leads)
+        for trigger in triggers:
+            if trigger.kind in WORK or starts_run(one.spec, trigger):
                 self._runs.begin(agent, one, trigger, self._news.take)
             else:
                 news.append(trigger)
         for trigger in news:  # handled after all work has started: a failure here must not leave work claimed
-            await self._news.take(agent, trigger)
+            await self._news.take(agent, one, trigger)
 
-    async def _hear_until_room(self, agent: Agent, parallel: int) -> None:
+    async def _hear_until_room(self, agent: Agent, one: ManagedAgent) -> None:
         """Waits until another run may start. In the meantime notices are handled, because a notice may end an active
         run.
         """
-        wakeups = self._database.wakeups
+        wakeups, parallel = self._database.wakeups, one.spec.parallel
         while not self._runs.has_room(agent.id, parallel) and not wakeups.closed:
             seen = wakeups.generation(agent.id)
-            await attempt(self._news.hear(agent), "turn_news", agent=agent.name)
+            await attempt(self._news.hear(agent, one), "turn_news", agent=agent.name)
             room = asyncio.create_task(self._runs.room(agent.id, parallel))
             waits: list[asyncio.Task[Any]] = [room, asyncio.create_task(wakeups.wait(agent.id, seen, POLL_SECONDS))]
             try:

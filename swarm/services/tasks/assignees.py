@@ -11,6 +11,7 @@ from swarm.domain.access import agent_denial
 from swarm.domain.errors import Conflict, Forbidden, NotFound, Unavailable
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.tasks import (
     MAX_OPEN_CHILDREN,
     MAX_OPEN_CREATED,
@@ -30,8 +31,9 @@ from swarm.services.tasks.task_view import find_visible
 from swarm.store import agents, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, leases
+from swarm.store.inbox import inbox, leases, notices
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.inbox.leases import Lease
 from swarm.store.tasks import Task
 from swarm.store.threads import transcript
 
@@ -90,11 +92,24 @@ NOBODY: Final = Askers()
 
 def askers_of_lease(tx: Transaction, caller: Caller | None) -> Askers:
     """Returns who asked for the work under the caller's lease: the authors of its messages, or of its task's."""
+    lease = _lease_of(tx, caller)
+    task = task_of_lease(tx, caller)
+    if task or lease is None:
+        return askers_of_task(tx, task) if task else NOBODY
+    return askers_of_messages(tx, inbox.members(tx, lease.token))
+
+
+def task_of_lease(tx: Transaction, caller: Caller | None) -> Task | None:
+    """Returns the task under the caller's lease, or the task that its notice is about."""
+    lease = _lease_of(tx, caller)
+    notice = notices.get(tx, lease.trigger_id) if lease and lease.kind is LeaseKind.NOTICE else None
+    task_id = notice.task_id if notice else lease.task_id if lease else None
+    return tasks.get(tx, task_id) if task_id else None
+
+
+def _lease_of(tx: Transaction, caller: Caller | None) -> Lease | None:
     lease = leases.peek(tx, caller.lease_token) if caller and caller.lease_token else None
-    if caller is None or lease is None or lease.agent_id != caller.agent.id:
-        return NOBODY
-    task = tasks.get(tx, lease.task_id) if lease.task_id else None
-    return askers_of_task(tx, task) if task else askers_of_messages(tx, inbox.members(tx, lease.token))
+    return lease if caller and lease and lease.agent_id == caller.agent.id else None
 
 
 def askers_of_task(tx: Transaction, task: Task) -> Askers:

@@ -17,7 +17,9 @@ from swarm.domain.model.tasks import (
     OPEN_STATUSES,
     TaskStatus,
     TaskStep,
+    check_depth,
 )
+from swarm.domain.model.threads import AuthorKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
 from swarm.services.rules import task_ends
@@ -37,6 +39,7 @@ from swarm.services.tasks.assignees import (
     check_vouched,
     must_wait,
     place_below,
+    task_of_lease,
     worker,
 )
 from swarm.services.tasks.task_view import TaskView, find_visible, view, view_of, views_in_brief
@@ -144,13 +147,14 @@ class Tasks:
         askers: Askers = NOBODY,
     ) -> TaskView:
         said = {**asdict(brief), "agent": agent, "parent_id": parent_id}
-        about = parent_id or (caller.lease_token if caller else None) or ""
+        about = parent_id or (caller.work or caller.lease_token if caller else None) or ""
 
         def act() -> dict[str, object]:
             return {"task_id": self._make(tx, caller, brief, agent, parent_id, askers).id, "words": digest(said)}
 
         made = _once(tx, caller, "create-task", about, said, act)
-        if made["words"] != digest(said):  # otherwise a task would be lost: models reuse "1"
+        is_repeated = caller is not None and caller.work is not None  # an earlier run of the work was cut short
+        if made["words"] != digest(said) and not is_repeated:  # otherwise a task would be lost: models reuse "1"
             raise Conflict(
                 f"With the request_id '{caller.request_id if caller else None}' you have created another task there: "
                 f"{made['task_id']}.",
@@ -180,6 +184,9 @@ class Tasks:
         if target and caller:
             self._askers.check(target, partial(_askers, tx, caller=caller, task_id=parent_id), askers)
         depth, ancestors = place_below(tx, parent, target.id if target else None)
+        before = task_of_lease(tx, caller)
+        if caller and caller.work and before and parent is None:  # a run about the end of a task: the chain is bounded
+            depth = check_depth(before.depth)
         check_space(tx, thread_id, by.id if by else None)
         waits = must_wait(tx, brief.depends_on, ancestors, by)
         ready = TaskStatus.PENDING if target else TaskStatus.UNASSIGNED
@@ -193,7 +200,7 @@ class Tasks:
             agent_id=target.id if target else None,
             created_by=by.id if by else None,
             parent_id=parent.id if parent else None,
-            requester=parent.requester if parent else None,
+            requester=parent.requester if parent else _requester_of_lease(tx, caller, before),
             depth=depth,
             depends_on=brief.depends_on,
             by_strangers=parent.by_strangers if parent else _is_work_of_strangers(tx, caller),
@@ -343,18 +350,22 @@ def _thread_of_lease(tx: Transaction, caller: Caller) -> str | None:
 
 def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
     """Whether a task is created during work that only strangers requested."""
-    lease = leases.peek(tx, caller.lease_token) if caller and caller.lease_token else None
-    if lease is None:
-        return False
-    if lease.task_id:
-        task = tasks.get(tx, lease.task_id)
-        return task is not None and task.by_strangers
-    inbox_messages = inbox.members(tx, lease.token)
+    if task := task_of_lease(tx, caller):
+        return task.by_strangers
+    inbox_messages = inbox.members(tx, caller.lease_token) if caller and caller.lease_token else []
     messages = (
         transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
         for inbox_message in inbox_messages
     )
     return bool(inbox_messages) and all(transcript.is_by_stranger(message) for message in messages)
+
+
+def _requester_of_lease(tx: Transaction, caller: Caller | None, task: Task | None) -> str | None:
+    """Returns the person for whom a task is created: whoever asked last for the work under the caller's lease."""
+    if task:
+        return task.requester
+    people = [author.id for author in askers_of_lease(tx, caller).authors if author.kind is AuthorKind.USER]
+    return people[-1] if people else None
 
 
 def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:

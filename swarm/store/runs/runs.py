@@ -110,6 +110,15 @@ _START = Statement(
 _GET = Statement(select(runs).where(_t.id == bindparam("id")))
 _GET_LOCKED = Statement(select(runs).where(_t.id == bindparam("id")).with_for_update(key_share=True))
 _IN_HAND = Statement(select(runs).where(_t.trigger_id == bindparam("trigger_id"), _unfinished))
+_ENDED_OF_TRIGGER = Statement(
+    select(func.count().label("n"))
+    .select_from(runs)
+    .where(
+        _t.thread_id == bindparam("thread_id"),
+        _t.trigger_id == bindparam("trigger_id"),
+        _t.status.not_in([literally(status) for status in sorted({*UNFINISHED, RunStatus.ABANDONED})]),
+    )
+)
 _OF_LEASE = Statement(select(runs).where(_t.lease_token == bindparam("lease_token"), _unfinished))
 _UNFINISHED = Statement(select(runs).where(_t.ended_at.is_(None), _unfinished).order_by(_t.id))
 
@@ -271,6 +280,12 @@ def in_hand(tx: Transaction, trigger_id: str) -> Run | None:
     """Returns the unfinished run for a trigger. Its process may still be working on it or may have died."""
     row = _IN_HAND.first(tx, trigger_id=trigger_id)
     return _run(row) if row else None
+
+
+def count_ended(tx: Transaction, thread_id: str, trigger_id: str) -> int:
+    """Returns how many runs for a trigger in a thread have ended by themselves or by people, not by a crash."""
+    row = _ENDED_OF_TRIGGER.first(tx, thread_id=thread_id, trigger_id=trigger_id)
+    return int(row["n"]) if row else 0
 
 
 def of_lease(tx: Transaction, lease_token: str) -> Run | None:

@@ -201,7 +201,7 @@ def test_a_file_that_was_missing_counts_once_it_is_there(own: Path) -> None:
 def test_the_built_in_files_use_every_key() -> None:
     assert BUILT_IN.is_file()
     assert {file.name for file in BUILT_IN.parent.iterdir()} == {
-        "prompts_config.yaml", "assistant.md.j2", "router.md.j2"
+        "prompts_config.yaml", "assistant.md.j2", "router.md.j2", "lead.md", "worker.md"
     }  # fmt: skip
 
 

@@ -1,0 +1,181 @@
+"""The labelled threads: a lead that follows the labels gets all of them, and each way to be wrong has its place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai.exceptions import ModelHTTPError
+
+from swarm.agents.builtin.assistant import Assistant
+from swarm.agents.builtin.lead_evaluation import (
+    LABELS,
+    LabelledThread,
+    LeadMove,
+    ThreadSuite,
+    evaluate_lead,
+    load_threads,
+    score,
+)
+from swarm.agents.builtin.run import BuiltinRun
+from swarm.agents.models.usage import limits_of, usage_of
+from swarm.agents.router.evaluation import Forgets
+from swarm.agents.toolbox.tool import Tool
+from swarm.app.swarm_tools import TeamTools
+from swarm.cli.eval import lead as eval_lead
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.model.agents import Role
+from tests.agents.builtin.making import UNLIMITED
+from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told
+from tests.support.providers import Call, Request, Say, openai_server
+from tests.support.providers import Reply as WireReply
+
+pytestmark = pytest.mark.req("AGENT-11")
+
+SUITE = load_threads()
+BY_TEXT = {thread.say: thread for thread in SUITE.threads}
+
+
+def lead(script: Scripted) -> Callable[[Sequence[Tool]], Callable[[BuiltinRun], Awaitable[None]]]:
+    async def prompt(run_input: object, tools: object) -> str:
+        return "You lead."
+
+    def make(tools: Sequence[Tool]) -> Callable[[BuiltinRun], Awaitable[None]]:
+        return Assistant(
+            script.model,
+            memory=Forgets(),
+            tools=lambda: tools,
+            prompt=prompt,
+            limits=limits_of(UNLIMITED),
+            usage_of=usage_of,
+        ).answer
+
+    return make
+
+
+def thread_of(told: Told) -> LabelledThread:
+    text = str(told.messages)
+    return next(thread for thread in SUITE.threads if thread.say in text or repr(thread.say)[1:-1] in text)
+
+
+def follows(told: Told) -> Reply:
+    """What the label says, with a look at the team first."""
+    thread = thread_of(told)
+    if thread.workers:
+        if not told.results:
+            return Calls("list-agents")
+        if len(told.results) > 1:
+            return "They do it."
+        if len(thread.workers) == 1:
+            return Calls("inbox-delegate", {"agent": thread.workers[0], "task": "It."})
+        return [Calls("create-task", {"agent": name, "title": "It", "description": "It."}) for name in thread.workers]
+    return "Which one do you mean?" if thread.expected is LeadMove.ASK else "It is so."
+
+
+async def test_a_lead_that_follows_the_labels_gets_every_thread() -> None:
+    script = Scripted(decide=follows)
+    judged = await evaluate_lead(lead(script), TeamTools().of(Role.LEAD), SUITE)
+    assert [(one.thread.id, one.got, one.text) for one in judged if not one.is_right] == []
+    assert [one.thread for one in judged] == list(SUITE.threads)
+    found = score(judged)
+    assert (found.right, found.routing, found.delegation) == (100, 100, 100)
+    assert all(sum(one.expected is label for one in SUITE.threads) >= 4 for label in LABELS)
+
+
+@pytest.mark.parametrize(
+    ("replies", "got", "routed"),
+    [
+        (["I think it is 5."], LeadMove.ANSWER, False),
+        (["Shall I?"], LeadMove.ASK, False),
+        ([Calls("inbox-delegate", {"agent": "b", "task": "It."}), "b does it."], LeadMove.WRONG_WORKER, True),
+        (
+            [[Calls("create-task", {"agent": "a", "title": "It", "description": "It."}, id=str(n)) for n in range(2)],
+             "a does it twice."],
+            LeadMove.WRONG_WORKER,
+            True,
+        ),
+        ([Calls("inbox-delegate", {"agent": "nobody", "task": "It."}), "I could not."], LeadMove.ANSWER, False),
+        ([Calls("inbox-delegate", {"agent": "away", "task": "It."}), "I could not."], LeadMove.ANSWER, False),
+        ([Raises(ModelHTTPError(503, "scripted"))], LeadMove.ERROR, False),
+        ([Calls("inbox-delegate", {"agent": "A ", "task": "It."}), "a does it."], LeadMove.DELEGATE, True),
+    ],
+)  # fmt: skip
+async def test_each_way_to_be_wrong(replies: list[Reply], got: LeadMove, routed: bool) -> None:
+    team: dict[str, dict[str, str]] = {"a": {}, "b": {}, "away": {"status": "offline"}}
+    thread = LabelledThread(id="x 1", category="x", say="do it", expected=LeadMove.DELEGATE, workers=("a",))
+    suite = ThreadSuite(team=team, threads=(thread,))
+    (judged,) = await evaluate_lead(lead(Scripted(*replies)), TeamTools().of(Role.LEAD), suite)
+    assert (judged.got, judged.is_right, judged.is_routed) == (got, got is LeadMove.DELEGATE, routed)
+    assert score([judged]).delegation == (100 if judged.is_right else 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("team: {a: {}}\nthreads: {x: [{say: hi, delegate: bob}]}", "names 'bob'"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, expect: sing}]}", "sing"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, expect: delegate}]}", "delegate with a worker"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, expekt: ask}]}", "expekt"),
+        ("team: {a: {}}\nthreads: {}", "no threads"),
+        ("[", "line 1"),
+        ("threads: {}", "team"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_with_its_problem(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        load_threads(path)
+    assert str(path) in raised.value.message
+    assert problem in raised.value.message
+
+
+async def _evaluated(monkeypatch: pytest.MonkeyPatch, folder: Path, **options: Any) -> tuple[int, list[Request]]:
+    """Runs the command against a provider that delegates everything to the analyst."""
+
+    def model(request: Request) -> WireReply:
+        if not request.tools:
+            return Say("OK")
+        return Say("The analyst does it.") if request.results else Call(
+            "inbox-delegate", {"agent": "analyst", "task": "It."}
+        )  # fmt: skip
+
+    async with openai_server(model) as server:
+        monkeypatch.chdir(folder)
+        given = {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": server.base_url}
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        code = await asyncio.to_thread(eval_lead, **options)  # it has a loop of its own
+    return code, server.requests
+
+
+async def test_the_command_evaluates_the_real_prompt_and_tools_and_judges_by_the_threshold(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    yaml = "agents: {builtin: {boss: {kind: assistant, tools: [swarm], instructions: Prefer the analyst.}}}"
+    (tmp_path / "swarm.yaml").write_text(yaml)
+    code, requests = await _evaluated(monkeypatch, tmp_path, category=["one worker"], as_json=True, at_least=90)
+    whole = json.loads(capsys.readouterr().out)
+    assert code == 1
+    assert whole["score"]["routing"] == 100
+    assert whole["score"]["delegation"] == pytest.approx(100 * 3 / 8)
+    assert {one["got"] for one in whole["threads"]} == {"delegate", "wrong worker"}
+    asked = requests[-1]
+    assert "You are the lead of a small team" in asked.system
+    assert "Prefer the analyst." in asked.system
+    assert {"list-agents", "inbox-delegate", "create-task", "slack-read-thread", "send-message"} <= set(asked.tools)
+    code, _ = await _evaluated(monkeypatch, tmp_path, category=["one worker"], at_least=30)
+    table = capsys.readouterr().out
+    assert code == 0
+    assert "one worker 3: “Please write a release note" in table
+    assert "analyst instead of writer" in table
+    assert "3 of 8 right (37.5 %), 100.0 % routed, 37.5 % of the delegations" in table
+
+
+async def test_an_agent_that_does_not_lead_is_no_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'bob' is no built-in lead"):
+        await _evaluated(monkeypatch, tmp_path, agent="bob")
