@@ -100,7 +100,6 @@ async def _judged(settings: Settings, suite: Suite, parallel: int) -> list[Judge
                 memory=Forgets(),
                 tools=lambda: (),
                 wordings=lambda turn, tools: built_in.wordings(prompts, renderer, "tools", turn, tools),
-                limits=settings_mapping.run_limits(settings),
                 usage_of=usage_of,
             )
             await check(models.specs)

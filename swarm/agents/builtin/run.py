@@ -22,7 +22,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.language_models import Door, ModelUsage
+from swarm.domain.model.language_models import Door, ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
 from swarm.domain.prompts.fences import said_by
 
@@ -51,6 +51,8 @@ class BuiltinRun:
         self.input = run_input
         self.session_id = session_id
         self.usage = ModelUsage()
+        self.limits = RunLimits()
+        self.owner = ""  # the id of the agent whose memory the run has read; empty before that
         self.model = ""  # the model that answered last
         self.remembered: list[SessionMessage] = []
         self.waiting: list[SessionMessage] = []  # the tool calls that this run asked about

@@ -41,6 +41,7 @@ class StreamingAgent:
     parallel: int = PARALLEL_RUNS  # maximum number of concurrent runs per coordinator process; at least 1
     on_restart: OnRestart = OnRestart.RERUN
     footer: str = ""  # the operator's text below every answer, mrkdwn
+    formerly: str = ""  # the agent's earlier name, under which it may still be registered
 
 
 TIMEOUT_SECONDS: Final = 300.0

@@ -12,9 +12,10 @@ from sqlalchemy import BigInteger, ColumnElement, bindparam, cast, func, literal
 from swarm.clock import SECOND
 from swarm.domain.model.language_models import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
 from swarm.store import forgotten
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, row_mapper
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
+from swarm.store.tables import runs
 from swarm.store.tables.sessions import model_usage
 
 DAY: Final = 24 * 3600 * SECOND
@@ -78,6 +79,20 @@ def _totals(*conditions: ColumnElement[bool]) -> Statement:
 
 _TOTALS = _totals()
 _TOTALS_OF_PURPOSE = _totals(_of_purpose)
+
+
+def _used(*conditions: ColumnElement[bool]) -> Statement:
+    return Statement(
+        select(*(_sum(_r[name]).label(name) for name in (*_COUNTS, "cost_microdollars"))).where(
+            _r.ended_at >= bindparam("since"), _r.purpose == literally(UsagePurpose.ANSWER), *conditions
+        )
+    )
+
+
+_of_thread = select(runs.c.id).where(runs.c.thread_id == bindparam("of_thread"))
+_USED_IN_THREAD = _used(_r.run_id.in_(_of_thread))
+_USED_IN_SESSION = _used(_r.session_id == bindparam("of_session"))
+_THREAD = Statement(select(runs.c.thread_id).where(runs.c.id == bindparam("of_run")))
 _FORGET = delete_oldest(model_usage, _r.ended_at, _r.ended_at < bindparam("before"))
 
 
@@ -119,6 +134,21 @@ def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[Usa
     if purpose is None:
         return [_total(row) for row in _TOTALS.all(tx, since=since)]
     return [_total(row) for row in _TOTALS_OF_PURPOSE.all(tx, since=since, of_purpose=purpose.value)]
+
+
+def used_today(tx: Transaction, session_id: str, run_id: str) -> ModelUsage:
+    """Returns the usage of all answers that ended today (UTC) in the thread of a run, or else in a session.
+
+    The cost is that of the answers whose cost is known.
+    """
+    run = _THREAD.first(tx, of_run=run_id) if run_id else None
+    since = tx.now // DAY * DAY
+    if run and run["thread_id"]:
+        row = _USED_IN_THREAD.first(tx, since=since, of_thread=run["thread_id"])
+    else:
+        row = _USED_IN_SESSION.first(tx, since=since, of_session=session_id)
+    assert row is not None  # a sum always returns a row
+    return ModelUsage(**{name: count or 0 for name, count in row.items()})
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:

@@ -34,7 +34,7 @@ from swarm.domain.answers.events import (
 )
 from swarm.domain.errors import ConfigurationError
 from swarm.services.builtin.model_usage import ModelUsageLog
-from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.services.builtin.sessions import BuiltInOwner, DatabaseMemory
 from swarm.store.bridge.database import Database
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
 from tests.support.waiting import wait_until
@@ -126,7 +126,7 @@ async def test_router_and_assistant_work_with_a_model_and_mcp_servers(read: Read
         assert isinstance(events[-1], Finished)
     offered = {name for request in server.requests for name in request.tools or ()}
     assert "wipe" not in offered, "which is not allowed"
-    remembered = await DatabaseMemory(database, "assistant", None).get_messages("slack:C1:U1")
+    remembered = await DatabaseMemory(database, BuiltInOwner("assistant"), None).get_messages("slack:C1:U1")
     assert [message.role.value for message in remembered] == ["user", "tool_use", "tool_result", "assistant"]
     runs = {run.agent: run for run in await ModelUsageLog(database).latest()}
     assert (runs["tools"].usage.requests, runs["assistant"].usage.requests) == (2, 2)
