@@ -167,7 +167,7 @@ def test_an_agent_takes_each_limit_that_is_not_its_own_from_the_common_ones(read
     assert (usual.requests, usual.tokens) == (3, 500)
     assert (mine.key("tokens"), mine.key("requests")) == ("agents.builtin.helper.limits.tokens", "limits.requests")
     day = settings_mapping.day_limits(settings, "helper")
-    assert (day.requests, day.cost_dollars, day.seconds) == (7, 2, None)
+    assert (day.requests, day.cost_dollars, day.seconds) == (7, Decimal("2"), None)
     assert day.key("requests") == "agents.builtin.helper.limits.thread.requests"
     assert day.key("cost_dollars") == "limits.thread.cost_dollars"
     assert [(one.pattern, one.calls, one.key) for one in settings_mapping.tool_limits(settings, "helper")] == [

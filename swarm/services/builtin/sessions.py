@@ -229,6 +229,9 @@ class DatabaseMemory:
     async def _told(self, session_id: str, run_id: str = "") -> SessionContext:
         return await self._read(sessions.context, checked_name(session_id, "session"), run_id)
 
+    def _id_in(self, tx: Transaction) -> str:
+        return self._owner if isinstance(self._owner, str) else self._owner.id_in(tx)
+
     async def _read(self, work: Callable[Concatenate[Transaction, str, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._database.read(self._as_agent, work, *args, **kwargs)
 
