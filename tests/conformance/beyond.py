@@ -44,9 +44,9 @@ def complete(
     else:
         searches = (*_started("s1", "search"), *_said("s1", "a.md"), *_started("s2", "search"), *_said("s2", capped))
     read = (*_started("f1", "fetch_document"), *_said("f1", "All about it. " * 60)) if reads else ()
-    steps: list[Step] = [STARTED, _plan(0), *searches]
-    steps += [_plan(1 if changing else 0), *read, _plan(2 if changing else 0), seen[1]]
-    for number, line in enumerate(LONG, start=2):
+    steps: list[Step] = [STARTED, _plan(0), seen[1], *searches]
+    steps += [_plan(1 if changing else 0), *read, _plan(2 if changing else 0), seen[2]]
+    for number, line in enumerate(LONG, start=3):
         steps += [content(line), seen[number]]
     return ((*steps, FINISHED),)
 

@@ -313,7 +313,7 @@ def test_the_migration_to_owners_gives_each_session_to_the_agent_that_has_or_had
         for statement in BEFORE_OWNERS:
             connection.exec_driver_sql(statement)
         command.upgrade(config, "0030")
-        owners = dict(connection.exec_driver_sql("SELECT id, agent FROM sessions").all())
+        owners = {row[0]: row[1] for row in connection.exec_driver_sql("SELECT id, agent FROM sessions")}
         registered = connection.exec_driver_sql(
             "SELECT id, name, revoked_at FROM agents WHERE id NOT IN ('a1', 'a2', 'a3', 'a4') ORDER BY name"
         ).all()
