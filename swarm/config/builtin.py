@@ -44,7 +44,7 @@ class Kind(StrEnum):
 
 
 class LocalTool(StrEnum):
-    """Tools that an operator must allow for an assistant by name, since they act on this machine or on others."""
+    """Tools that an operator must allow for an assistant by name. All but the last act on this machine or on others."""
 
     GIT = "git"
     SHELL = "shell"
@@ -57,6 +57,7 @@ class LocalTool(StrEnum):
     MEMORY_STORE = "memory-store"
     MEMORY_RECALL = "memory-recall"
     CODE_EXECUTE = "code-execute"
+    WRITE_PLAN = "write-plan"
 
 
 class FallbackSettings(Section):

@@ -15,6 +15,7 @@ from swarm.domain.answers.events import (
     Asked,
     InputMessage,
     Origin,
+    PlanShown,
     RunInput,
     Speaker,
     TextDelta,
@@ -119,6 +120,8 @@ class BuiltinRun:
     async def show_end(self, id: str, answer: ToolAnswer) -> None:
         """Shows the end of a tool call whose result is stored already."""
         await self.say(ToolEnded(id=id, failed=answer.failed, result=answer.text))
+        if answer.plan:
+            await self.say(PlanShown(steps=answer.plan))
 
     def remember_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
         """Stores a tool call together with its result, so that neither is ever stored alone."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 
 from swarm.agents.toolbox.people import CALLER, PausableTimeout
+from swarm.domain.answers.events import PlanStep
 from swarm.domain.model.sessions import storable
 
 CONCLUDE: Final = (
@@ -36,6 +37,7 @@ class ToolAnswer:
 
     text: str  # without secrets
     failed: bool = False
+    plan: tuple[PlanStep, ...] = ()  # the plan that people see from now on; empty: as before
 
 
 def failed(text: str) -> ToolAnswer:
