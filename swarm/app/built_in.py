@@ -157,8 +157,8 @@ async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str, M
     """
     of_agent = {name: tuple(settings_mapping.model_specs(settings, name)) for name in settings.agents.builtin}
     built = {specs: await _built(specs) for specs in dict.fromkeys(of_agent.values())}
-    for models in built.values():
-        closings.add(f"model {models.specs[0].label}", models.aclose)
+    for specs, models in built.items():
+        closings.add(f"model {', '.join(spec.label for spec in specs)}", models.aclose)
     for spec in {spec.label: spec for specs in built for spec in specs if spec.is_guessed}.values():
         _log.info("The provider of a model was guessed.", action="model_guess", model=spec.label, hint=spec.guess)
     if settings.model.check_at_start:
