@@ -217,7 +217,11 @@ async def test_an_agent_falls_back_to_its_own_model_and_a_conversation_has_a_lim
     read: Read, database: Database
 ) -> None:
     def by_model(request: Request) -> Reply:
-        return Fails(503, {"error": {"message": "down"}}) if request.body["model"] == "gpt-5-mini" else Say("Here.")
+        return (
+            Fails(503, {"error": {"message": "down"}})
+            if orjson.loads(request.body)["model"] == "gpt-5-mini"
+            else Say("Here.")
+        )
 
     yaml = """
     limits: {thread: {requests: 1}}
