@@ -23,10 +23,13 @@ from swarm.config import BuiltinAgentSettings, Kind, LocalTool, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.answers.events import RunInput
 from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, UsageRecorder
 from swarm.domain.model.requests import HumanRequest, NewRequest
 from swarm.domain.model.sessions import Summarise
 from swarm.entrypoints.web import loading
+from swarm.services.rules.guarded import attempt
+from swarm.services.runs import streaming_agents
 from swarm.services.runs.event_sources import ManagedAgent
 from swarm.store.bridge.database import Database
 
@@ -100,6 +103,7 @@ async def opened(
         yield BuiltInAgentSet()
         return
     closings = ShutdownStack(deadline or StopDeadline())
+    await register(settings, database)
     try:
         yield await _open(settings, database, closings, ask)
     finally:
@@ -138,6 +142,13 @@ async def _open(
     return BuiltInAgentSet(agents=agents, hired=hired, team=team)
 
 
+async def register(settings: Settings, database: Database) -> None:
+    """Registers all built-in agents, because their memories go by their ids. Failures are logged."""
+    for spec in settings_mapping.streaming_agents(settings):
+        if spec.reach is Reach.BUILTIN:
+            await attempt(database.write(streaming_agents.register, spec), "agent_register", agent=spec.name)
+
+
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
     """Returns the id of a thread's conversation; see `swarm.services.runs.event_sources.NameConversation`."""
     return f"{channel}:{thread_ts}"
@@ -153,49 +164,47 @@ def _prompts_config(settings: Settings) -> Path:
     return path
 
 
-async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str | None, Models]:
-    """Returns the models by the name used in the agents' settings, where None is the default model. Each model is
-    checked with a short call."""
-    names = sorted({chosen.model for chosen in settings.agents.builtin.values()} | {None}, key=str)
-    models = {name: await _built(settings, name) for name in names}
-    for name, each in models.items():
-        closings.add(f"model {name or ''}", each.aclose)
-        for spec in each.specs:
-            if spec.is_guessed:
-                _log.info(
-                    "The provider of a model was guessed.", action="model_guess", model=spec.label, hint=spec.guess
-                )
-    await _checked(settings, models)
-    return models
+async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str, Models]:
+    """Returns the models by agent. Agents with the same model and fallbacks share it. Each model is checked with a
+    short call.
+    """
+    of_agent = {name: tuple(settings_mapping.model_specs(settings, name)) for name in settings.agents.builtin}
+    built = {specs: await _built(specs) for specs in dict.fromkeys(of_agent.values())}
+    for specs, models in built.items():
+        closings.add(f"model {', '.join(spec.label for spec in specs)}", models.aclose)
+    for spec in {spec.label: spec for specs in built for spec in specs if spec.is_guessed}.values():
+        _log.info("The provider of a model was guessed.", action="model_guess", model=spec.label, hint=spec.guess)
+    if settings.model.check_at_start:
+        await _checked(settings, of_agent)
+    return {name: built[specs] for name, specs in of_agent.items()}
 
 
-async def _built(settings: Settings, name: str | None) -> Models:
+async def _built(specs: Sequence[ModelSpec]) -> Models:
     """Builds a model in a thread, because some libraries take seconds to load."""
 
     def build() -> Models:
         from swarm.agents.models import building
 
-        return building.build(settings_mapping.model_specs(settings, name))
+        return building.build(specs)
 
     with loading.uncollected():
         return await asyncio.to_thread(build)
 
 
-async def _checked(settings: Settings, models: Mapping[str | None, Models]) -> None:
+async def _checked(settings: Settings, of_agent: Mapping[str, Sequence[ModelSpec]]) -> None:
+    """Checks each model once, with the limits of the first agent that uses it."""
     from swarm.agents.models.check import check
 
-    if not settings.model.check_at_start:
-        return
-    limits = settings_mapping.run_limits(settings)
-    used = {chosen.model for chosen in settings.agents.builtin.values()}
-    await asyncio.gather(*(check(models[name].specs, limits=limits) for name in used))
+    users = {specs: name for name, specs in reversed(list(of_agent.items()))}
+    checks = (check(specs, limits=settings_mapping.run_limits(settings, name)) for specs, name in users.items())
+    await asyncio.gather(*checks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shared:
     settings: Settings
     database: Database
-    models: Mapping[str | None, Models]
+    models: Mapping[str, Models]  # by agent
     prompts: PromptFiles
     renderer: Renderer
     toolbox: Toolbox
@@ -210,23 +219,24 @@ class _Shared:
             name,
             works,
             record,
-            settings_mapping.run_limits(self.settings),
-            explain=partial(_explained, self.models[chosen.model].specs),
+            settings_mapping.run_limits(self.settings, name),
+            day=settings_mapping.day_limits(self.settings, name),
+            explain=partial(_explained, self.models[name].specs),
         )
 
     def _record(self, name: str, chosen: BuiltinAgentSettings) -> RunStorage:
         from swarm.agents.builtin.agent import RunStorage
         from swarm.domain.model.sessions import SessionScope
         from swarm.services.builtin.model_usage import ModelUsageLog
-        from swarm.services.builtin.sessions import DatabaseMemory
+        from swarm.services.builtin.sessions import BuiltInOwner, DatabaseMemory
 
         session = self.settings.runtime.session
         is_router = chosen.kind is Kind.ROUTER
         runs = ModelUsageLog(self.database)
         memory = DatabaseMemory(
             self.database,
-            name,
-            None if is_router else self._summarise(name, chosen, runs),  # a router reads only the last messages
+            BuiltInOwner(name),
+            None if is_router else self._summarise(name, runs),  # a router reads only the last messages
             compaction_threshold=session.compaction_threshold,
             keep_recent_messages=session.keep_recent_messages,
         )
@@ -238,35 +248,41 @@ class _Shared:
         from swarm.agents.router.router import Router
 
         await self.renderer.check(self.prompts.current().router.decide)
+        tools = self._limited(name, self.toolbox.router_tools)
         return Router(
-            self.models[chosen.model].model,
+            self.models[name].model,
             memory=record.memory,
-            tools=self.toolbox.router_tools,
+            tools=tools,
             wordings=self._wordings(name),
-            limits=settings_mapping.run_limits(self.settings),
             usage_of=usage_of,
             most_characters=self.settings.tools.output_characters,
-            approvals=self._approvals(name, chosen, self.toolbox.router_tools),
+            approvals=self._approvals(name, chosen, tools),
         )
 
     async def _assistant(self, name: str, chosen: BuiltinAgentSettings, record: RunStorage) -> Works:
         from swarm.agents.builtin.assistant import Assistant
-        from swarm.agents.models.usage import limits_of, usage_of
+        from swarm.agents.models.usage import usage_of
 
         await self.renderer.check(_system_prompt(self.prompts, chosen))
-        tools = self.toolbox.assistant_tools(chosen.tools, chosen.role)
+        tools = self._limited(name, self.toolbox.assistant_tools(chosen.tools, chosen.role))
         return Assistant(
-            self.models[chosen.model].model,
+            self.models[name].model,
             memory=record.memory,
             tools=tools,
             prompt=assistant_prompt(self.prompts, self.renderer, name, chosen),
-            limits=limits_of(settings_mapping.run_limits(self.settings)),
             usage_of=usage_of,
             scope=record.scope,
             most_characters=self.settings.tools.output_characters,
             approvals=self._approvals(name, chosen, tools),
             follow_ups=self.toolbox.team.follow_ups,
         )
+
+    def _limited(self, name: str, tools: Callable[[], Sequence[Tool]]) -> Callable[[], Sequence[Tool]]:
+        """Returns a function that lists an agent's tools with its limits for them."""
+        from swarm.agents.toolbox.tool import limited
+
+        limits = settings_mapping.tool_limits(self.settings, name)
+        return (lambda: [limited(tool, limits) for tool in tools()]) if limits else tools
 
     def _approvals(self, name: str, chosen: BuiltinAgentSettings, tools: Callable[[], Sequence[Tool]]) -> ApprovalRules:
         """Returns the calls that people approve. Warns of patterns that match none of the agent's current tools."""
@@ -289,15 +305,15 @@ class _Shared:
 
         return found
 
-    def _summarise(self, name: str, chosen: BuiltinAgentSettings, runs: UsageRecorder) -> Summarise:
+    def _summarise(self, name: str, runs: UsageRecorder) -> Summarise:
         from swarm.agents.builtin.summariser import Summariser
 
-        models = self.models[chosen.model]
+        models = self.models[name]
         return Summariser(
             name,
             models.model,
             runs,
-            settings_mapping.run_limits(self.settings),
+            settings_mapping.run_limits(self.settings, name),
             instructions=lambda: self.prompts.current().summary,
             explain=partial(_explained, models.specs),
         )
@@ -364,7 +380,7 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
     trouble = trouble_of(error, specs)
     if trouble.code == "internal":
         return None
-    return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit)
+    return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit, limit=trouble.limit)
 
 
 def _variables(name: str, run_input: RunInput, tools: Sequence[Tool]) -> dict[str, object]:

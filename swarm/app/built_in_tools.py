@@ -131,6 +131,10 @@ async def _local(settings: Settings, wanted: set[LocalTool], closings: ShutdownS
     if root := checked_work_tree(settings):
         found += [*_on_this_machine(settings, root, wanted), *_delegates(settings, root, wanted)]
     found += await _agentcore(settings, wanted, closings)
+    if LocalTool.WRITE_PLAN in wanted:
+        from swarm.agents.built_in_tools.plan import plan_tool
+
+        found.append(plan_tool())
     return [tool for tool in found if tool.name in wanted]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
 
@@ -16,16 +18,20 @@ from swarm.config import (
     RemoteAgentSettings,
     Settings,
 )
-from swarm.config.builtin import SERVERS_CONFIG
+from swarm.config.builtin import SERVERS_CONFIG, AgentLimitSettings
 from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
+from swarm.config.section import Section
 from swarm.domain.access import AgentAccess, CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
+from swarm.domain.model.language_models import NO_LIMITS, ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionRule
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
+
+if TYPE_CHECKING:
+    from swarm.agents.toolbox.tool import ToolLimits
 
 
 def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPolicy:
@@ -142,34 +148,67 @@ def remote_agents(settings: Settings) -> list[RemoteAgent]:
     return [_remote(name, chosen) for name, chosen in settings.remote_in_full.items()]
 
 
-def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
-    """Returns the built-in agents' model, or the model named ``name``, followed by its fallbacks in order.
+def model_specs(settings: Settings, agent: str | None = None) -> list[ModelSpec]:
+    """Returns the built-in agents' model, or that of one ``agent``, followed by its fallbacks in order.
 
-    A model named here has the same provider.
+    An agent's own model has the same provider.
     """
     model = settings.model
-    first = name or model.name
+    chosen = settings.agents.builtin[agent] if agent else None
+    first = (chosen.model if chosen else None) or model.name
     if first is None:
         return []
-    chosen = [(model.provider, model.name or first, first)]
-    chosen += [(other.provider, other.name, other.name) for other in model.fallbacks]
+    fallbacks = model.fallbacks if chosen is None or chosen.fallbacks is None else chosen.fallbacks
+    named = [(model.provider, model.name or first, first)]
+    named += [(other.provider, other.name, other.name) for other in fallbacks]
     guess = settings.providers.guess
     return [
         _model(settings, provider or guess(like), called, is_guessed=provider is None)
-        for provider, like, called in chosen
+        for provider, like, called in named
     ]
 
 
-def run_limits(settings: Settings) -> RunLimits:
-    """Returns the limits of one run of a built-in agent."""
-    limits = settings.limits
-    return RunLimits(
-        requests=limits.requests,
-        tokens=limits.tokens,
-        tool_calls=limits.tool_calls,
-        seconds=limits.seconds,
-        cost_dollars=limits.cost_dollars,
+_DAILY: Final = ("requests", "tokens", "tool_calls", "cost_dollars")
+_OF_RUN: Final = (*_DAILY, "seconds")
+
+
+def run_limits(settings: Settings, agent: str | None = None) -> RunLimits:
+    """Returns the limits of one run of built-in agents, or of one ``agent``."""
+    return _limits(_sources(settings, agent), _OF_RUN)
+
+
+def day_limits(settings: Settings, agent: str) -> RunLimits:
+    """Returns the limits of a conversation's answers on one day, as they hold for one agent's runs."""
+    return _limits([(f"{key}.thread", limits.thread) for key, limits in _sources(settings, agent)], _DAILY)
+
+
+def tool_limits(settings: Settings, agent: str) -> tuple[ToolLimits, ...]:
+    """Returns the limits of tools for one agent: its own before those of all agents, each in the settings' order."""
+    from swarm.agents.toolbox.tool import ToolLimits
+
+    return tuple(
+        ToolLimits(pattern=pattern, key=f"{key}.tools.{pattern}", **one.model_dump())
+        for key, limits in _sources(settings, agent)
+        for pattern, one in limits.tools.items()
     )
+
+
+def _sources(settings: Settings, agent: str | None) -> list[tuple[str, AgentLimitSettings]]:
+    """Returns the sections with limits, each with its key: the agent's own, and those of all agents."""
+    everyone = ("limits", settings.limits)
+    return (
+        [(f"agents.builtin.{agent}.limits", settings.agents.builtin[agent].limits), everyone] if agent else [everyone]
+    )
+
+
+def _limits(sources: Sequence[tuple[str, Section]], names: Sequence[str]) -> RunLimits:
+    """Returns each limit from the first section that sets it, or else from the last."""
+    keys: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for name in names:
+        key, section = next((one for one in sources if name in one[1].model_fields_set), sources[-1])
+        keys[name], values[name] = f"{key}.{name}", getattr(section, name)
+    return replace(NO_LIMITS, **values, keys=keys)
 
 
 def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -302,6 +341,7 @@ def _streaming(
         on_restart=chosen.on_restart,
         footer=chosen.footer,
         has_team=isinstance(chosen, BuiltinAgentSettings) and LocalTool.SWARM in chosen.tools,
+        formerly=(chosen.formerly or "") if isinstance(chosen, BuiltinAgentSettings) else "",
     )
 
 

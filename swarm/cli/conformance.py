@@ -49,6 +49,7 @@ class Named(StrEnum):
     OFF_TOPIC = "off-topic"
     RAG_SIMPLE = "rag-simple"
     RAG_COMPLEX = "rag-complex"
+    HUMAN_INPUT = "human-input"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,18 +81,22 @@ class _Options:
     first_sign_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 30.0
     """Time limit for the first text or tool of an answer ("stream opened")."""
 
+    beyond: Annotated[bool, Parameter(negative=())] = False
+    """Have the checks beyond the 22 count for the exit code, too."""
+
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False
     """Print everything as JSON; progress still goes to standard error."""
 
 
 def conformance(*, options: Annotated[_Options, Parameter(name="*")]) -> int:
-    """Ask an agent four questions, show its answers in a local Slack, and judge them by 22 checks.
+    """Ask an agent questions, show its answers in a local Slack, and judge them by 22 checks, and six beyond.
 
     Neither Slack nor a running coordinator is needed: the answers go through the coordinator's own code into a Slack
     twin that lives as long as the command. An AG-UI agent must already be running; a built-in agent is run by the
     command, with its model, documents and MCP servers, and forgets everything afterwards. The agent is asked for a joke
     (simple-chat), for the weather, which it should decline (off-topic), and two questions that it should look up in
-    documents (rag-simple, rag-complex). The exit code is 0 only if all checks pass.
+    documents (rag-simple, rag-complex). The exit code is 0 only if all of the 22 checks pass. Beyond them, and reported
+    apart: plans, parallel searches and caps in rag-complex, and whether it asks people and goes on (human-input).
 
     For example, an AG-UI agent on this machine, a CAIPE service, and an agent of swarm.yaml, remote or built in:
 
@@ -106,15 +111,15 @@ def conformance(*, options: Annotated[_Options, Parameter(name="*")]) -> int:
     found = _limited(_found(options), options.timeout_seconds)
     results = asyncio.run(_examined(found, chosen, options.first_sign_seconds))
     _show(found.name, results, as_json=options.as_json)
-    return 0 if all(result.passed for result in results) else 1
+    return 0 if all(result.passed and (result.passed_beyond or not options.beyond) for result in results) else 1
 
 
 def _chosen(names: Sequence[Named], *, suite: bool) -> list[Scenario]:
-    from swarm.conformance.scenarios import SCENARIOS
+    from swarm.conformance.scenarios import ALL_SCENARIOS
 
     if suite and names:
         raise ConfigurationError("--suite runs all scenarios; use either --suite or --scenario.")
-    return [scenario for scenario in SCENARIOS if not names or Named(scenario.name) in names]
+    return [scenario for scenario in ALL_SCENARIOS if not names or Named(scenario.name) in names]
 
 
 def _found(options: _Options) -> RemoteAgent | _InProcessAgent:
@@ -160,10 +165,15 @@ def _alone(settings: Settings, name: str) -> Settings:
 
 
 def _limited(found: RemoteAgent | _InProcessAgent, seconds: float) -> RemoteAgent | _InProcessAgent:
+    from swarm.config.builtin import AgentLimitSettings
+
     if isinstance(found, RemoteAgent):
         return replace(found, timeout_seconds=seconds, longest_run_seconds=seconds)
-    limits = found.settings.limits.model_copy(update={"seconds": seconds})
-    return replace(found, settings=found.settings.model_copy(update={"limits": limits}))
+    settings = found.settings
+    chosen = settings.agents.builtin[found.name]
+    chosen = chosen.model_copy(update={"limits": AgentLimitSettings(seconds=seconds).inheriting(chosen.limits)})
+    agents = settings.agents.model_copy(update={"builtin": {found.name: chosen}})
+    return replace(found, settings=settings.model_copy(update={"agents": agents}))
 
 
 async def _examined(

@@ -162,7 +162,7 @@ async def _led(settings: Settings, name: str | None, suite: ThreadSuite, paralle
     from swarm.agents.builtin.lead_evaluation import evaluate_lead
     from swarm.agents.models.building import build
     from swarm.agents.models.check import check
-    from swarm.agents.models.usage import limits_of, usage_of
+    from swarm.agents.models.usage import usage_of
     from swarm.agents.router.evaluation import Forgets
     from swarm.agents.system_prompts.files import PromptFiles
     from swarm.agents.system_prompts.renderer import Renderer
@@ -172,7 +172,8 @@ async def _led(settings: Settings, name: str | None, suite: ThreadSuite, paralle
     called, chosen = _led_by(settings, name)
     prompts, renderer = PromptFiles(settings.tools.prompts_config), Renderer()
     try:
-        async with build(settings_mapping.model_specs(settings, chosen.model)) as models:
+        own = called if called in settings.agents.builtin else None
+        async with build(settings_mapping.model_specs(settings, own)) as models:
             await check(models.specs)
 
             def make(tools: Sequence[Tool]) -> Callable[[BuiltinRun], Awaitable[None]]:
@@ -181,7 +182,6 @@ async def _led(settings: Settings, name: str | None, suite: ThreadSuite, paralle
                     memory=Forgets(),
                     tools=lambda: tools,
                     prompt=built_in.assistant_prompt(prompts, renderer, called, chosen),
-                    limits=limits_of(settings_mapping.run_limits(settings)),
                     usage_of=usage_of,
                 ).answer
 
@@ -191,6 +191,7 @@ async def _led(settings: Settings, name: str | None, suite: ThreadSuite, paralle
                     make,
                     TeamTools().of(chosen.role),
                     suite,
+                    settings_mapping.run_limits(settings, own),
                     parallel=parallel,
                     done=lambda _: progress.advance(bar),
                 )
@@ -257,7 +258,6 @@ async def _judged(settings: Settings, suite: Suite, parallel: int) -> list[Judge
                 memory=Forgets(),
                 tools=lambda: (),
                 wordings=lambda turn, tools: built_in.wordings(prompts, renderer, "tools", turn, tools),
-                limits=settings_mapping.run_limits(settings),
                 usage_of=usage_of,
             )
             await check(models.specs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +18,10 @@ from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import Role
 from swarm.domain.model.language_models import (
     MODEL_TIMEOUT_SECONDS,
+    MOST_REQUESTS,
+    MOST_SECONDS,
+    MOST_TOKENS,
+    MOST_TOOL_CALLS,
     OLLAMA_BASE_URL,
     TOOL_OUTPUT_CHARACTERS,
     Provider,
@@ -38,7 +44,7 @@ class Kind(StrEnum):
 
 
 class LocalTool(StrEnum):
-    """Tools that an operator must allow for an assistant by name, since they act on this machine or on others."""
+    """Tools that an operator must allow for an assistant by name. All but the last act on this machine or on others."""
 
     GIT = "git"
     SHELL = "shell"
@@ -52,6 +58,54 @@ class LocalTool(StrEnum):
     MEMORY_RECALL = "memory-recall"
     CODE_EXECUTE = "code-execute"
     SWARM = "swarm"  # the swarm's own tools: other agents, tasks, threads, messages
+    WRITE_PLAN = "write-plan"
+
+
+class FallbackSettings(Section):
+    """A model that answers if the models before it have failed."""
+
+    name: str = Field(min_length=1, description="the provider's name for the model")
+    provider: Provider | None = Field(None, description="a provider, as in model.provider")
+
+
+class ToolLimitSettings(Section):
+    """The limits of the tools that a pattern matches, for each tool by itself."""
+
+    calls: int | None = Field(None, ge=0, description="maximum number of calls in one run")
+    characters: int | None = Field(None, ge=500, description="maximum length of an output; longer output is truncated")
+    seconds: float | None = Field(None, gt=0, description="maximum duration of one call, without waiting for people")
+
+
+class ThreadLimitSettings(Section):
+    """The limits for all answers of built-in agents in one thread, or other conversation, on one day (UTC)."""
+
+    requests: int | None = Field(None, ge=1, description="maximum number of calls of the model")
+    tokens: int | None = Field(None, ge=1, description="maximum number of tokens, read and written")
+    tool_calls: int | None = Field(None, ge=0)
+    cost_dollars: Decimal | None = Field(None, gt=0, description="maximum cost, as far as it is known")
+
+
+class AgentLimitSettings(Section):
+    """The limits of built-in agents; null means no limit."""
+
+    requests: int | None = Field(MOST_REQUESTS, ge=1, description="maximum number of calls of the model")
+    tokens: int | None = Field(
+        MOST_TOKENS, ge=1, description="maximum number of tokens, read and written, in all calls"
+    )
+    tool_calls: int | None = Field(MOST_TOOL_CALLS, ge=0)
+    seconds: float | None = Field(MOST_SECONDS, gt=0, description="maximum wall-clock time")
+    cost_dollars: Decimal | None = Field(None, gt=0, description="maximum cost; applies if the model's price is known")
+    thread: ThreadLimitSettings = ThreadLimitSettings()
+    tools: Mapping[str, ToolLimitSettings] = Field(
+        default_factory=dict, description="by tool: its name or server/tool, with * for anything"
+    )
+
+    @field_validator("tools")
+    @classmethod
+    def _are_patterns(cls, tools: Mapping[str, ToolLimitSettings]) -> Mapping[str, ToolLimitSettings]:
+        if any(not pattern.strip() for pattern in tools):
+            raise ValueError("an empty text matches no tool; a name such as create_* is expected")
+        return tools
 
 
 class BuiltinAgentSettings(Section):
@@ -76,6 +130,15 @@ class BuiltinAgentSettings(Section):
     )
     model: str | None = Field(
         None, min_length=1, description="a model to use instead of model.name, from the same provider"
+    )
+    fallbacks: list[FallbackSettings] | None = Field(
+        None, description="models to call if the agent's model cannot answer, instead of model.fallbacks; []: none"
+    )
+    limits: AgentLimitSettings = Field(
+        AgentLimitSettings(), description="limits of this agent; what is not set here is taken from limits"
+    )
+    formerly: str | None = Field(
+        None, min_length=1, description="the agent's earlier name: it keeps its memory, threads and tasks"
     )
     parallel: int = Field(
         PARALLEL_RUNS, ge=1, description="maximum number of simultaneous runs in one coordinator process"
@@ -255,13 +318,6 @@ class DocumentSettings(Section):
     folder: Path | None = Field(None, description="the folder of documents; without it there is no search")
     rescan_seconds: float = Field(30, gt=0, description="interval between checks of the folder for changes")
     most_bytes: int = Field(2_000_000, gt=0, description="maximum size of a file; larger files are ignored")
-
-
-class FallbackSettings(Section):
-    """A model that answers if the models before it have failed."""
-
-    name: str = Field(min_length=1, description="the provider's name for the model")
-    provider: Provider | None = Field(None, description="a provider, as in model.provider")
 
 
 class ModelSettings(Section):

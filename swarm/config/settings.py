@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,14 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings, BudgetSettings, RemoteAgentSettings
-from swarm.config.builtin import DocumentSettings, ModelSettings, ProviderSettings, RuntimeSettings, ToolSettings
+from swarm.config.builtin import (
+    AgentLimitSettings,
+    DocumentSettings,
+    ModelSettings,
+    ProviderSettings,
+    RuntimeSettings,
+    ToolSettings,
+)
 from swarm.config.channel_agents import agent_by_id, is_service
 from swarm.config.channels import ChannelSettings, FeedbackSettings
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
@@ -24,12 +30,6 @@ from swarm.domain.decision_rules import check_policy
 from swarm.domain.errors import Invalid
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
-from swarm.domain.model.language_models import (
-    MOST_REQUESTS,
-    MOST_SECONDS,
-    MOST_TOKENS,
-    MOST_TOOL_CALLS,
-)
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import MAX_NEED, DecisionPolicy
 from swarm.domain.model.runs import MOST_LOG_BYTES
@@ -38,16 +38,9 @@ from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 
-class _LimitSettings(Section):
-    """The limits for one run of a built-in agent, and for one person across all agents; null means no limit."""
+class _LimitSettings(AgentLimitSettings):
+    """The limits of built-in agents, and for one person across all agents; null means no limit."""
 
-    requests: int | None = Field(MOST_REQUESTS, ge=1, description="maximum number of calls of the model")
-    tokens: int | None = Field(
-        MOST_TOKENS, ge=1, description="maximum number of tokens, read and written, in all calls"
-    )
-    tool_calls: int | None = Field(MOST_TOOL_CALLS, ge=0)
-    seconds: float | None = Field(MOST_SECONDS, gt=0, description="maximum wall-clock time")
-    cost_dollars: Decimal | None = Field(None, gt=0, description="maximum cost; applies if the model's price is known")
     messages_per_minute_per_user: int | None = Field(
         MESSAGES_PER_MINUTE,
         ge=0,

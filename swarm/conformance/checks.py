@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.conformance.record import OPENS, Record
-from swarm.conformance.scenarios import Check, Scenario
+from swarm.conformance.scenarios import Beyond, Check, Scenario
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped, Withheld
 
 PASSAGE_CHARACTERS: Final = 120
@@ -77,7 +77,7 @@ class Seen:
 class Verdict:
     """A check with its result."""
 
-    check: Check
+    check: Check | Beyond
     found: Seen
 
     @property

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from swarm.domain.answers.agent_events import missing_text
-from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Finished, SourceChanged, TextDelta, ToolStarted
+from swarm.domain.answers.events import (
+    AgentEvent,
+    AnswerOutcome,
+    Finished,
+    SourceChanged,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+)
 from swarm.domain.answers.text import without_markers
 
 OPENS: Final = "chat.startStream"
@@ -37,6 +45,18 @@ class Call:
     ok: bool
     has_text: bool = False
     has_footer: bool = False  # the lines below a finished answer
+    cards: tuple[tuple[str, str], ...] = ()  # the title and the status of each tool and step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolUse:
+    """A call of a tool by the agent."""
+
+    name: str
+    began: int  # the number of the event
+    ended: int | None = None  # None: the call did not end
+    result: str = ""  # empty if the agent does not say it
+    failed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +80,7 @@ class Record:
     messages: tuple[Message, ...]  # when the answer was over
     messages_later: tuple[Message, ...]  # shortly afterwards
     outcome: AnswerOutcome
+    before: tuple[Record, ...] = ()  # the earlier runs of the conversation, which ended with questions
 
     @property
     def text(self) -> str:
@@ -105,6 +126,19 @@ class Record:
     def tools(self) -> tuple[str, ...]:
         """The names of the agent's tools."""
         return tuple(heard.event.name for heard in self.heard if isinstance(heard.event, ToolStarted))
+
+    @cached_property
+    def tool_uses(self) -> tuple[ToolUse, ...]:
+        """The calls of tools, in the order in which they began."""
+        uses: dict[str, ToolUse] = {}
+        for number, heard in enumerate(self.heard):
+            match heard.event:
+                case ToolStarted(id=id, name=name):
+                    uses.setdefault(id, ToolUse(name=name, began=number))
+                case ToolEnded(id=id, failed=failed, result=result) if id in uses:
+                    ended = number if uses[id].ended is None else uses[id].ended
+                    uses[id] = replace(uses[id], ended=ended, failed=failed, result=result or uses[id].result)
+        return tuple(uses.values())
 
     def _own_deltas(self) -> Iterator[tuple[float, TextDelta]]:
         sub_agent: str | None = None

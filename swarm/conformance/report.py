@@ -41,7 +41,8 @@ class Progress:
     def done(self, result: Result) -> None:
         """Shows the end of a scenario."""
         self._left -= 1
-        self._console.print(f"{result.scenario.name}: {_tally(result.verdicts)} in {result.seconds:.1f} s")
+        tally = _tally(result.verdicts) if result.verdicts else _tally_beyond(result.beyond)
+        self._console.print(f"{result.scenario.name}: {tally} in {result.seconds:.1f} s")
 
 
 def _tally(verdicts: Sequence[Verdict]) -> str:
@@ -49,34 +50,58 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
     return f"{sum(verdict.passed for verdict in verdicts)} of {len(verdicts)} checks passed"
 
 
+def _tally_beyond(verdicts: Sequence[Verdict]) -> str:
+    return f"beyond the 22: {_tally(verdicts)}"
+
+
 def show(agent: str, results: Sequence[Result]) -> None:
-    """Prints the table, and advice for each failed check."""
+    """Prints the table of the 22 checks, that of the checks beyond them, and advice for each failed check."""
     console = Terminal(width=None if sys.stdout.isatty() else _WIDTH)
-    console.print(_table(agent, results))
-    for result in results:
-        for verdict in result.verdicts:
+    found, beyond = _of_22(results), _beyond(results)
+    tables = [(agent, found), (f"{agent}, beyond the 22", beyond)]
+    for title, rows in tables:
+        if rows:
+            console.print(_table(title, rows))
+    for result, verdicts in (*found, *beyond):
+        for verdict in verdicts:
             if not verdict.passed:
                 _explain(console, result.scenario, verdict)
-    console.print(_tally([verdict for result in results for verdict in result.verdicts]), style="bold")
+    if beyond:
+        console.print(_tally_beyond([verdict for _, verdicts in beyond for verdict in verdicts]), style="bold")
+    if found:
+        console.print(_tally([verdict for _, verdicts in found for verdict in verdicts]), style="bold")
+
+
+_Rows = Sequence[tuple[Result, Sequence[Verdict]]]
+
+
+def _of_22(results: Sequence[Result]) -> _Rows:
+    return [(result, result.verdicts) for result in results if result.verdicts]
+
+
+def _beyond(results: Sequence[Result]) -> _Rows:
+    return [(result, result.beyond) for result in results if result.beyond]
 
 
 def as_json(agent: str, results: Sequence[Result]) -> str:
     """Returns as JSON the content of `show` and the texts of the answers."""
     verdicts = [verdict for result in results for verdict in result.verdicts]
+    beyond = [verdict for result in results for verdict in result.beyond]
     document = {
         "agent": agent,
         "checks": len(verdicts),
         "passed": sum(verdict.passed for verdict in verdicts),
+        "beyond": {"checks": len(beyond), "passed": sum(verdict.passed for verdict in beyond)},
         "scenarios": [_scenario(result) for result in results],
     }
     return json.dumps(document, indent=2)
 
 
-def _table(agent: str, results: Sequence[Result]) -> Table:
-    table = Table(Column("scenario", no_wrap=True), Column("check", no_wrap=True), "", "seen", title=agent)
-    for result in results:
+def _table(title: str, rows: _Rows) -> Table:
+    table = Table(Column("scenario", no_wrap=True), Column("check", no_wrap=True), "", "seen", title=title)
+    for result, verdicts in rows:
         name = result.scenario.name
-        for verdict in result.verdicts:
+        for verdict in verdicts:
             table.add_row(
                 name, verdict.check.value, "ok" if verdict.passed else "FAILED", verdict.found.seen,
                 style="" if verdict.passed else "red",
@@ -106,6 +131,7 @@ def _scenario(result: Result) -> dict[str, Any]:
         "text": result.record.text,
         "tools": list(result.record.tools),
         "checks": [_check(verdict) for verdict in result.verdicts],
+        "beyond": [_check(verdict) for verdict in result.beyond],
     }
 
 

@@ -9,22 +9,31 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.clock import new_id, new_trace_id
+from swarm.conformance.beyond import judge_beyond
 from swarm.conformance.checks import Limits, Verdict, judge
 from swarm.conformance.record import Heard, Record
-from swarm.conformance.scenarios import Scenario
+from swarm.conformance.scenarios import Beyond, Scenario
 from swarm.conformance.workspace import CHANNEL, Workspace
 from swarm.domain.answers.agents import AgentClient
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget
-from swarm.domain.answers.events import AgentEvent, InputMessage, RunInput, Speaker
+from swarm.domain.answers.events import AgentEvent, Asked, Decided, InputMessage, NeedsInput, RunInput, Speaker
+from swarm.domain.answers.questions import decision_on, request_of
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import Delivery, DeliveryAccepted, DeliveryKind
+from swarm.domain.model.requests import FieldType, FormField, HumanDecision
 from swarm.domain.prompts.input import SOURCE
 from swarm.domain.text.cutting import split
 from swarm.slack.outgoing.live import LiveAnswer
 
 PART_CHARACTERS: Final = 3_900
 """The size of the parts in which text that could not be shown live is posted."""
+
+MOST_RESUMES: Final = 5
+"""How often the questions of an agent are answered."""
+
+ANSWER: Final = "Lunch is at noon."
+"""The text for a field of a question."""
 
 SETTLING_SECONDS: Final = 0.3
 """The time after which a finished answer is read again."""
@@ -41,10 +50,17 @@ class Result:
     record: Record
     verdicts: tuple[Verdict, ...]
     seconds: float  # duration of the answer
+    beyond: tuple[Verdict, ...] = ()  # the verdicts beyond the 22 checks
 
     @property
     def passed(self) -> bool:
+        """Whether the answer passes its checks among the 22."""
         return all(verdict.passed for verdict in self.verdicts)
+
+    @property
+    def passed_beyond(self) -> bool:
+        """Whether the answer passes the checks beyond the 22."""
+        return all(verdict.passed for verdict in self.beyond)
 
 
 class Examination:
@@ -75,18 +91,35 @@ class Examination:
             )
 
     async def run(self, scenario: Scenario) -> Result:
-        """Asks the question, shows the answer, and judges it."""
-        record = await self._record(scenario)
-        seconds = record.over_at - record.asked_at
-        verdicts = judge(scenario, record, self._limits)
-        return Result(scenario=scenario, record=record, verdicts=verdicts, seconds=seconds)
+        """Asks the question, shows the answer, and judges it. Questions of the agent are answered if the scenario is
+        about them.
+        """
+        place = await self._slack.ask(scenario.prompt, self._name, new_id())
+        record = await self._record(place, _run_input(scenario.prompt, place, self._conversation_of(place)))
+        if Beyond.RESUMED in scenario.beyond:
+            record = await self._resumed(record, place)
+        return Result(
+            scenario=scenario,
+            record=record,
+            verdicts=judge(scenario, record, self._limits),
+            seconds=record.over_at - (record.before[0] if record.before else record).asked_at,
+            beyond=judge_beyond(scenario, record),
+        )
 
-    async def _record(self, scenario: Scenario) -> Record:
-        run_id = new_id()
-        place = await self._slack.ask(scenario.prompt, self._name, run_id)
+    async def _resumed(self, record: Record, place: AnswerTarget) -> Record:
+        """Answers the agent's questions until it asks no more. Returns the last run, with those before it."""
+        before: list[Record] = []
+        while isinstance(record.outcome, NeedsInput) and len(before) < MOST_RESUMES:
+            before.append(record)
+            decided = tuple(_decided(asked) for asked in record.outcome.asked)
+            place = replace(place, run_id=new_id())
+            run_input = replace(_run_input("", place, self._conversation_of(place)), messages=(), decided=decided)
+            record = await self._record(place, run_input)
+        return replace(record, before=tuple(before))
+
+    async def _record(self, place: AnswerTarget, run_input: RunInput) -> Record:
         heard: list[Heard] = []
         asked_at = self._slack.now()
-        run_input = _run_input(scenario.prompt, place, self._conversation_of(place))
         answer = LiveAnswer(place, self._slack.gateway.streams, clock=self._slack.now)
         shown = await answer.show(self._noted(self._agent.run(run_input), heard))
         await self._post_rest(place, shown)
@@ -153,6 +186,33 @@ def _run_input(prompt: str, place: AnswerTarget, conversation_id: str) -> RunInp
         messages=(message,),
         client_context={"source": SOURCE, "channel_type": "channel", "channel_name": f"#{CHANNEL}"},
     )
+
+
+def _decided(asked: Asked) -> Decided:
+    """Returns a positive decision: an approval, or a form that is filled in."""
+    request = request_of(asked, asked.id)
+    decision = HumanDecision.APPROVE if HumanDecision.APPROVE in request.decisions else HumanDecision.ANSWER
+    return decision_on(request, decision, {field.name: _value(field) for field in request.fields})
+
+
+def _value(field: FormField) -> object:
+    if field.default is not None:
+        return field.default
+    match field.type:
+        case FieldType.BOOLEAN:
+            return True
+        case FieldType.NUMBER | FieldType.INTEGER:
+            return int(field.min or 1)
+        case FieldType.SELECT:
+            return field.options[0].value if field.options else ANSWER
+        case FieldType.MULTISELECT:
+            return [option.value for option in field.options[:1]]
+        case FieldType.URL:
+            return "https://example.org/"
+        case FieldType.EMAIL:
+            return "alice@example.org"
+        case _:
+            return ANSWER
 
 
 def _delivery(place: AnswerTarget, text: str) -> Delivery:

@@ -1,4 +1,4 @@
-"""The questions for an agent, and the checks of its answers."""
+"""The questions for an agent, the 22 checks of its answers, and those beyond."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ class Check(StrEnum):
     CHUNKS = "several chunks"
 
 
+class Beyond(StrEnum):
+    """A possible fault beyond the 22 checks, which is reported apart from them."""
+
+    PLAN = "plan shown and changing"
+    PARALLEL = "parallel searches"
+    CAPS = "caps isolated"
+    QUESTION = "question asked"
+    APPROVAL = "approval asked"
+    RESUMED = "answered after resume"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
     """A question and the expected kind of answer."""
@@ -28,6 +39,7 @@ class Scenario:
     prompt: str
     longer_than_characters: int  # minimum length of the shown text
     checks: tuple[Check, ...]
+    beyond: tuple[Beyond, ...] = ()
 
 
 SCENARIOS: Final = (
@@ -62,5 +74,18 @@ SCENARIOS: Final = (
         prompt="compare agntcy and caipe onboarding",
         longer_than_characters=300,
         checks=(Check.CONTENT, Check.LIVE, Check.ONCE, Check.LATCHED, Check.TOOLS),
+        beyond=(Beyond.PLAN, Beyond.PARALLEL, Beyond.CAPS),
     ),
 )
+"""The scenarios of the 22 checks."""
+
+HUMAN_INPUT: Final = Scenario(
+    name="human-input",
+    prompt="write down a note for the team: ask me what it should say, and ask for my approval before you write it",
+    longer_than_characters=20,
+    checks=(),
+    beyond=(Beyond.QUESTION, Beyond.APPROVAL, Beyond.RESUMED),
+)
+"""A scenario beyond the 22 checks: the agent asks, and goes on when it is answered."""
+
+ALL_SCENARIOS: Final = (*SCENARIOS, HUMAN_INPUT)

@@ -108,6 +108,7 @@ def _call(call: Mapping[str, Any]) -> Call:
         ok=call["ok"],
         has_text=any(text.strip() for text in texts),
         has_footer=any(block.get("type") == "context" for block in blocks),
+        cards=tuple((str(chunk["title"]), str(chunk["status"])) for chunk in chunks if chunk["type"] == "task_update"),
     )
 
 

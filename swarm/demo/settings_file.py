@@ -209,9 +209,9 @@ def _built_in(*, is_scripted: bool, has_tree: bool, may_write: bool) -> dict[str
         **footer,
     }
     if is_scripted and has_tree:  # the operator decides whether a real model may use git and files
-        assistant |= {"tools": ["git"]}
+        assistant |= {"tools": ["git", "write-plan"]}
     if is_scripted and may_write:
-        assistant |= {"tools": ["git", "file-write"], "approve": ["git push", "file-write"]}
+        assistant |= {"tools": ["git", "file-write", "write-plan"], "approve": ["git push", "file-write"]}
     return {ROUTER: router, ASSISTANT: assistant}
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    exists,
     func,
     insert,
     literal_column,
@@ -35,6 +36,7 @@ from swarm.store.tables.agents import agent_instances, agent_tokens
 from swarm.store.tables.work import leases, tasks
 
 _present = agents.c.revoked_at.is_(None)
+_other = agents.alias("other")
 
 _ADD = Statement(
     lambda insert: (
@@ -104,6 +106,16 @@ _REDESCRIBE = Statement(
     .values(
         role=bindparam("new_role"), description=bindparam("new_description"), capabilities=bindparam("new_capabilities")
     )
+)
+_RENAME = Statement(
+    update(agents)
+    .where(
+        agents.c.name == bindparam("old_name"),
+        agents.c.reach == bindparam("of_reach"),
+        _present,
+        ~exists().where(_other.c.name == bindparam("new_name"), _other.c.revoked_at.is_(None)),
+    )
+    .values(name=bindparam("new_name"))
 )
 _REVOKE = Statement(
     update(agents).where(and_(agents.c.id == bindparam("agent_id"), _present)).values(revoked_at=bindparam("now"))
@@ -185,6 +197,16 @@ def ensure(
         tx, agent_id=there.id, new_role=role, new_description=description, new_capabilities=_json(capabilities)
     )
     return replace(there, role=role, description=description, capabilities=capabilities)
+
+
+def rename(tx: Transaction, old: str, new: str, reach: Reach) -> bool:
+    """Renames an agent, which keeps all that belongs to its id. Returns False if there is no agent of that reach with
+    the old name, or if an agent has the new name already.
+    """
+    renamed = bool(_RENAME.run(tx, old_name=old, new_name=new, of_reach=reach))
+    if renamed and (agent := by_name(tx, new)):
+        history.record(tx, "agent.rename", agent.id, agent_id=agent.id, reason=f"{old} is now {new}")
+    return renamed
 
 
 def by_token(tx: Transaction, token_hash: str) -> Agent | None:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from swarm.agents.remote.agui import AguiAgent
 from swarm.conformance.checks import Limits
-from swarm.conformance.run import Examination, Result, examine
-from swarm.conformance.scenarios import SCENARIOS, Check, Scenario
+from swarm.conformance.run import ANSWER, Examination, Result, examine
+from swarm.conformance.scenarios import ALL_SCENARIOS, HUMAN_INPUT, SCENARIOS, Beyond, Check, Scenario
 from swarm.conformance.workspace import workspace
 from swarm.domain.answers.agents import Dialect, RemoteAgent, conversation_with
 from swarm.domain.errors import Unavailable
 from tests.conformance.agents import BROKEN, CASES, Script, Seen, concluding, good, lines, summing_up
+from tests.conformance.beyond import BROKEN_BEYOND, Runs, asking, complete
 from tests.support.agui_server import AguiServer, Answer
 from tests.support.idle_time import IdleTimeLoop
 from tests.support.quick import quick
 
 PATIENCE_SECONDS = 60.0
 CAIPE_PATH = "/api/v1/chat/stream/start"
+RAG_COMPLEX = SCENARIOS[3]
 IMPATIENT = Limits(first_sign_seconds=1.0)
 
 
@@ -126,3 +129,62 @@ def test_the_checks_are_twenty_two_and_each_has_an_agent_that_fails_it() -> None
     assert [len(scenario.checks) for scenario in SCENARIOS] == [6, 4, 7, 5]
     assert len(CASES) == 22
     assert set(BROKEN) == set(Check)
+
+
+# Beyond the 22
+
+
+async def beyond(server: AguiServer, scenario: Scenario, runs: Callable[[Seen], Runs]) -> Result:
+    """One scenario with one agent that may be asked more than once."""
+    seen = Seen()
+    for steps in runs(seen):
+        server.next("/", *steps)
+    async with asyncio.timeout(PATIENCE_SECONDS), examining(f"{server.url}/", seen) as examination:
+        return await examination.run(scenario)
+
+
+def failed_beyond(result: Result) -> dict[str, str]:
+    return {verdict.check.value: verdict.found.seen for verdict in result.beyond if not verdict.passed}
+
+
+@pytest.mark.req("CONF-05")
+@pytest.mark.parametrize(("scenario", "runs"), [(RAG_COMPLEX, complete), (HUMAN_INPUT, lambda seen: asking())])
+async def test_a_complete_agent_passes_what_is_beyond_the_22(
+    server: AguiServer, scenario: Scenario, runs: Callable[[Seen], Runs]
+) -> None:
+    result = await beyond(server, scenario, runs)
+    assert (failed(result), failed_beyond(result)) == ({}, {})
+    assert [verdict.check for verdict in result.beyond] == list(scenario.beyond)
+
+
+@pytest.mark.req("CONF-05")
+@pytest.mark.parametrize("check", Beyond, ids=[check.name.lower() for check in Beyond])
+async def test_each_check_beyond_has_an_agent_that_fails_exactly_it(server: AguiServer, check: Beyond) -> None:
+    scenario = next(scenario for scenario in ALL_SCENARIOS if check in scenario.beyond)
+    result = await beyond(server, scenario, BROKEN_BEYOND[check])
+    assert (failed(result), list(failed_beyond(result))) == ({}, [check.value])
+
+
+@pytest.mark.req("CONF-05")
+@pytest.mark.parametrize(
+    ("more", "seen"),
+    [
+        ({"capped": "b.md"}, "no search had reached its cap"),
+        ({"reads": False}, "1 searches were capped, 1 of them say the tool; 0 documents were read afterwards"),
+    ],
+)
+async def test_a_cap_is_isolated_only_if_it_was_reached_and_documents_are_read_after_it(
+    server: AguiServer, more: dict[str, Any], seen: str
+) -> None:
+    result = await beyond(server, RAG_COMPLEX, lambda watched: complete(watched, **more))
+    assert failed_beyond(result) == {Beyond.CAPS.value: seen}
+
+
+@pytest.mark.req("CONF-05")
+async def test_the_answers_go_to_the_questions_in_the_conversation_in_which_they_were_asked(server: AguiServer) -> None:
+    await beyond(server, HUMAN_INPUT, lambda seen: asking())
+    first, second, third = (request.json for request in server.to("/"))
+    assert first["threadId"] == second["threadId"] == third["threadId"]
+    assert [entry["interruptId"] for entry in second["resume"]] == ["q1"]
+    assert second["resume"][0]["payload"] == {"text": ANSWER}
+    assert [(entry["interruptId"], entry["payload"]["approved"]) for entry in third["resume"]] == [("q2", True)]

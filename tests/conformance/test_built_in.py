@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from swarm.conformance.scenarios import SCENARIOS
+from swarm.conformance.scenarios import ALL_SCENARIOS, SCENARIOS
 from swarm.demo.rules.model_server import application
 from swarm.demo.settings_file import PAPERS
 from tests.support.doors import serving
@@ -32,6 +32,14 @@ def table(agent: str) -> dict[tuple[str, str], bool]:
     """What the page says of an agent: which checks it passes."""
     column = {"assistant": 2, "tools": 3}[agent]
     return {(row[0], row[1]): row[column] == "passes" for row in ROW.findall(PAGE)}
+
+
+BEYOND_ROW: Final = re.compile(r"^\| `([a-z-]+)` \| ([a-z ]+) \| (passes|does not apply) \|([^|]*)\|$", re.M)
+
+
+def beyond_table() -> dict[tuple[str, str], bool]:
+    """What the page says of an assistant beyond the 22 checks."""
+    return {(row[0], row[1]): row[2] == "passes" for row in BEYOND_ROW.findall(PAGE)}
 
 
 @pytest.fixture
@@ -58,16 +66,20 @@ def settings(folder: Path, model: str, agents: Mapping[str, Any]) -> dict[str, s
     }
 
 
-async def examined(agent: str, folder: Path, model: str) -> tuple[int, Checks]:
+async def examined(
+    agent: str, folder: Path, model: str, *arguments: str, what: str = "checks", **more: str
+) -> tuple[int, Checks]:
     (folder / "tmp").mkdir()
-    agents = {"assistant": {"kind": "assistant"}, "tools": {"kind": "router"}}
-    environment = settings(folder, model, agents)
+    allowed = {"tools": ["write-plan", "file-write"], "approve": ["file-write"]} if more else {}
+    agents = {"assistant": {"kind": "assistant", **allowed}, "tools": {"kind": "router"}}
+    environment = settings(folder, model, agents) | more
     with processes_in(folder) as processes:
-        ran = await processes.command("conformance", "--suite", "--json", "--agent", agent, env=environment)
+        wanted = arguments or ("--suite",)
+        ran = await processes.command("conformance", *wanted, "--json", "--agent", agent, env=environment)
     assert ran.out, ran.err
     found = json.loads(ran.out)["scenarios"]
     assert list((folder / "tmp").glob("swarm-conformance-*")) == []
-    return ran.code, {(one["name"], check["check"]): check["passed"] for one in found for check in one["checks"]}
+    return ran.code, {(one["name"], check["check"]): check["passed"] for one in found for check in one[what]}
 
 
 @pytest.mark.long
@@ -87,6 +99,21 @@ async def test_a_router_passes_the_checks_that_apply_to_it_and_no_other(model: s
     assert code == 1
 
 
+@pytest.mark.req("CONF-05")
+@pytest.mark.long
+@pytest.mark.timeout(240)
+async def test_an_assistant_with_a_plan_and_approvals_passes_what_applies_to_it_beyond_the_22(
+    model: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tree = tmp_path_factory.mktemp("tree")
+    arguments = ("--scenario", "rag-complex", "--scenario", "human-input")
+    more = {"SWARM_WORK_TREE": str(tree), "SEARCH_MAX_CALLS": "1"}
+    code, found = await examined("assistant", tmp_path, model, *arguments, what="beyond", **more)
+    assert found == beyond_table()
+    assert code == 0
+    assert "ask me what it should say" in (tree / "notes.md").read_text()
+
+
 async def test_a_built_in_agent_that_cannot_be_opened_is_one_line(model: str, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     environment = settings(tmp_path, model, {"assistant": {"kind": "assistant"}}) | {"SWARM_DOCUMENTS": "nowhere"}
@@ -99,4 +126,6 @@ async def test_a_built_in_agent_that_cannot_be_opened_is_one_line(model: str, tm
 def test_the_table_of_built_in_agents_names_every_check_and_a_reason_for_each_that_does_not_apply() -> None:
     wanted = [(scenario.name, check.value) for scenario in SCENARIOS for check in scenario.checks]
     assert [(row[0], row[1]) for row in ROW.findall(PAGE)] == wanted
+    beyond = [(scenario.name, check.value) for scenario in ALL_SCENARIOS for check in scenario.beyond]
+    assert list(beyond_table()) == beyond
     assert all(row[4].strip() for row in ROW.findall(PAGE) if "does not apply" in row[2:4])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from swarm.cli.conformance import Named
-from swarm.conformance.scenarios import SCENARIOS, Check, Scenario
+from swarm.conformance.scenarios import ALL_SCENARIOS, HUMAN_INPUT, SCENARIOS, Check, Scenario
 from tests.conformance.agents import Seen, content, lines, used_tool
 from tests.support.agui_server import FINISHED, STALL, STARTED, AguiServer, Answer, Drip, Step
 from tests.support.processes import Ended, Processes, processes_in
@@ -65,8 +65,11 @@ async def test_the_suite_tells_how_it_went_and_ends_with_0_only_if_everything_pa
     arguments = ("--suite", "--agent", f"{server.url}/")
     good = await run(processes, *arguments)
     assert (good.code, good.out.strip().splitlines()[-1]) == (0, "22 of 22 checks passed"), good
-    assert "FAILED" not in good.out
-    assert [line.split(":")[0] for line in good.err.strip().splitlines()] == [s.name for s in SCENARIOS]
+    of_22, beyond = good.out.split("beyond the 22", 1)
+    assert "FAILED" not in of_22
+    assert "human-input" in beyond
+    assert "beyond the 22: 0 of 6 checks passed" in beyond
+    assert [line.split(":")[0] for line in good.err.strip().splitlines()] == [s.name for s in ALL_SCENARIOS]
 
     bad = await run(processes, *arguments)
     assert bad.code == 1
@@ -81,6 +84,7 @@ async def test_one_scenario_as_json_is_read_by_programs(server: AguiServer, proc
     ran = await run(processes, "--scenario", "off-topic", "--json", "--agent", f"{server.url}/")
     told = json.loads(ran.out)
     assert (ran.code, told["checks"], told["passed"]) == (0, 4, 4), ran
+    assert told["beyond"] == {"checks": 0, "passed": 0}
     [scenario] = told["scenarios"]
     assert (scenario["name"], scenario["prompt"], scenario["passed"]) == ("off-topic", SCENARIOS[1].prompt, True)
     assert scenario["text"].split() == "".join(lines(SCENARIOS[1])).split()
@@ -152,5 +156,16 @@ async def test_the_script_is_a_thin_door_to_the_same_suite(server: AguiServer, p
     assert (ran.code, json.loads(ran.out)["checks"]) == (1, 22), ran
 
 
+@pytest.mark.req("CONF-05")
+async def test_what_is_beyond_the_22_counts_only_if_that_is_wanted(server: AguiServer, processes: Processes) -> None:
+    server.on("/", STARTED, content("I have written it down without asking."), FINISHED)
+    arguments = ("--scenario", "human-input", "--json", "--agent", f"{server.url}/")
+    ran = await run(processes, *arguments)
+    told = json.loads(ran.out)
+    assert (ran.code, told["checks"], told["beyond"]) == (0, 0, {"checks": 3, "passed": 0}), ran
+    assert [check["check"] for check in told["scenarios"][0]["beyond"]] == [one.value for one in HUMAN_INPUT.beyond]
+    assert (await run(processes, *arguments, "--beyond")).code == 1
+
+
 def test_the_command_line_knows_every_scenario() -> None:
-    assert [name.value for name in Named] == [scenario.name for scenario in SCENARIOS]
+    assert [name.value for name in Named] == [scenario.name for scenario in ALL_SCENARIOS]

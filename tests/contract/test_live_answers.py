@@ -25,6 +25,7 @@ from swarm.domain.answers.events import (
     TextEnded,
     ToolEnded,
     ToolStarted,
+    Warned,
 )
 from swarm.domain.answers.state import PageMode
 from tests.agents.asking import run_input
@@ -102,6 +103,20 @@ async def test_tools_are_shown_as_cards_and_the_status_line_comes_and_goes(scene
     statuses = [call["args"]["status"] for call in await scene.workspace.calls("assistant.threads.setStatus")]
     assert (statuses[0], statuses[-1]) == ("is thinking…", "")
     assert (await scene.workspace.assistant())["statuses"] == []
+
+
+@pytest.mark.req("STREAM-03")
+async def test_a_warning_is_logged_and_shown_to_nobody(scene: Scene) -> None:
+    async def script() -> Events:
+        yield TextDelta(text="Found it.", message_id="1")
+        yield Warned(message="the index is old")
+        yield Finished()
+
+    with capture_logs() as logs:
+        await scene.show(script)
+    assert [line["warning"] for line in logs if line.get("action") == "agent_warning"] == ["the index is old"]
+    assert await scene.text() == "Found it."
+    assert "the index is old" not in str(await scene.workspace.all_calls())
 
 
 @pytest.mark.req("STREAM-09")

@@ -33,6 +33,7 @@ SETTINGS: Final = {
         "builtin": {
             "assistant": {"kind": "assistant", "description": "Converses."},
             "tools": {"kind": "router", "description": "Calculates."},
+            "frugal": {"kind": "assistant", "role": "worker", "limits": {"thread": {"requests": 1}}},
         },
     },
     "documents": {"folder": str(PAPERS)},
@@ -88,7 +89,7 @@ class BuiltInStage:
                 agents = (await self.get(http, "/agents"))["agents"]
             return {agent["name"] for agent in agents if agent["status"] == "online"}
 
-        await wait_until(online, lambda names: names == {"assistant", "tools"}, within_seconds=30)
+        await wait_until(online, lambda names: names == {"assistant", "tools", "frugal"}, within_seconds=30)
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -115,13 +116,16 @@ class BuiltInStage:
     def sessions(self, agent: str = "assistant") -> dict[str, Session]:
         """All sessions of an agent, by id, with everything that was ever said in them."""
         with sqlite3.connect(f"file:{self._database}?mode=ro", uri=True) as database:
+            (owner,) = database.execute(
+                "SELECT id FROM agents WHERE name = ? AND revoked_at IS NULL", (agent,)
+            ).fetchone()
             found = {
                 name: Session(summary=summary, roles=[], texts=[])
-                for name, summary in database.execute("SELECT id, summary FROM sessions WHERE agent = ?", (agent,))
+                for name, summary in database.execute("SELECT id, summary FROM sessions WHERE agent = ?", (owner,))
             }
             rows = database.execute(
                 "SELECT session_id, role, content FROM session_messages WHERE agent = ? ORDER BY session_id, position",
-                (agent,),
+                (owner,),
             )
             for name, role, content in rows:
                 found[name].roles.append(role)

@@ -222,3 +222,24 @@ async def test_more_detail_makes_the_assistant_answer_again_with_the_instruction
     first, again = await wait_until(told, lambda texts: len(texts) == 2)
     assert INSTRUCTIONS[Reason.MORE_DETAIL] not in first
     assert again.startswith(INSTRUCTIONS[Reason.MORE_DETAIL])
+
+
+@pytest.mark.req("AGENT-12")
+async def test_a_thread_that_has_used_what_it_may_in_a_day_is_told_so_and_another_one_goes_on(
+    built_in: BuiltInStage, person: TwinClient
+) -> None:
+    thread, joke = await says(person, "swarm#frugal tell me a joke", channel="random", user="bob")
+    assert joke
+    await person.say("swarm#frugal tell me a joke", channel="random", user="bob", thread=thread)
+    wanted = (
+        "more than 1 calls of the model today (UTC), which is the limit (agents.builtin.frugal.limits.thread.requests)"
+    )
+    await person.until(
+        thread,
+        lambda seen: any(wanted in answer for answer in seen.answers),
+        channel="random",
+        user="bob",
+        within_seconds=PATIENCE,
+    )
+    _, elsewhere = await says(person, "swarm#frugal tell me a joke", channel="random", user="bob")
+    assert elsewhere

@@ -54,6 +54,7 @@ class Late(DatabaseMemory):
         run_id: str = "",
         has_answered: bool = True,
         continues: str = "",
+        owner: str = "",
     ) -> None:
         self.wants.set()
         await self.may.wait()

@@ -307,7 +307,7 @@ async def test_the_end_of_a_run_waits_for_the_database(world: World, monkeypatch
     monkeypatch.setattr(answer_run, "_AGAIN_SECONDS", 0.01)
     real, tries = run_ends.end_run, 0
 
-    def end_turn(*args: object) -> bool:
+    def end_turn(*args: object) -> object:
         nonlocal tries
         tries += 1
         if tries < 4:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from swarm.domain.access import Person
 from swarm.domain.answers.agents import OnRestart
@@ -83,7 +85,14 @@ async def test_an_answer_that_is_marked_is_not_shown_and_the_thread_is_left_alon
     qa: World, text: str, end: str
 ) -> None:
     async with playing(qa, hired("ada", Scripted(says(text))), stop_button_seconds=0) as show:
-        root = await qa.says(QUESTION)
+        with capture_logs() as logs:
+            root = await qa.says(QUESTION)
+            await show.over(root)
+            outcomes = await wait_until(
+                lambda: asyncio.sleep(0, [line["outcome"] for line in logs if line["event"] == "a run has ended"]),
+                what="the end is in the log",
+            )
+        assert outcomes == ["Withheld"], "as it was judged"
         assert await silent_end(qa, root) == (InboxStatus.DISMISSED, None, end)
         await qa.sweep()
         await qa.says("Never mind, found it.", thread=root)

@@ -9,12 +9,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
-from swarm.domain.errors import Invalid, RateLimited, Unavailable
+from swarm.domain.errors import Invalid, NotFound, RateLimited, Unavailable
+from swarm.domain.model.agents import Reach
 from swarm.domain.model.sessions import MOST_BYTES, Memory, MessageRole, SessionMessage
-from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.services.builtin.sessions import BuiltInOwner, DatabaseMemory
+from swarm.store import agents
 from swarm.store.bridge.database import Database
-from swarm.store.builtin import sessions
+from swarm.store.builtin import session_lists, sessions
 from tests.support.locks import held, somebody_waits
+from tests.support.memories import registered
 from tests.support.world import look
 
 pytestmark = pytest.mark.req("AGENT-05")
@@ -462,3 +465,51 @@ async def test_a_summary_of_a_session_that_was_forgotten_meanwhile_is_not_told_i
     summarise.may_answer.set()
     assert not await compacting
     assert texts(await memory.get_messages(HERE)) == ["b0"]
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("AGENT-12")
+async def test_a_new_agent_with_an_old_name_remembers_nothing_and_a_renamed_one_everything(database: Database) -> None:
+    first = await registered(database, "helper")
+    memory = DatabaseMemory(database, BuiltInOwner("helper"), None)
+    assert await memory.owner() == first
+    await memory.add_run(HERE, "a", block("a", 2))
+    assert await registered(database, "wizard", formerly="helper") == first
+    wizard = DatabaseMemory(database, BuiltInOwner("wizard"), None)
+    assert texts(await wizard.get_messages(HERE)) == ["a0", "a1"]
+    with pytest.raises(NotFound, match="'helper' is not registered"):
+        await memory.get_messages(HERE)
+    other = await registered(database, "helper")
+    assert await registered(database, "wizard", formerly="helper") == first, "both are there"
+    assert await memory.get_messages(HERE) == []
+
+    await database.write(agents.revoke, first)
+    assert await registered(database, "wizard") not in (first, other)
+    assert await wizard.get_messages(HERE) == []
+    listed = await database.read(session_lists.newest, "slack:", None, 9)
+    assert listed == [], "sessions of removed agents are in no list"
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("AGENT-12")
+async def test_what_an_agent_did_that_was_removed_meanwhile_is_not_remembered_by_its_successor(
+    database: Database,
+) -> None:
+    memory = DatabaseMemory(database, BuiltInOwner("helper"), None)
+    owner = await registered(database, "helper")
+    await database.write(agents.revoke, owner)
+    with pytest.raises(NotFound):
+        await memory.owner()
+    await registered(database, "helper")
+    await memory.add_run(HERE, "late", block("a", 2), owner=owner)
+    assert await memory.get_originals(HERE) == []
+    await memory.add_run(HERE, "new", block("b", 1), owner=await memory.owner())
+    assert texts(await memory.get_originals(HERE)) == ["b0"]
+
+
+@pytest.mark.req("AGENT-12")
+async def test_an_agent_of_another_kind_has_no_memory_of_a_built_in_one(database: Database) -> None:
+    await registered(database, "helper", reach=Reach.AGUI)
+    with pytest.raises(NotFound):
+        await DatabaseMemory(database, BuiltInOwner("helper"), None).get_messages(HERE)
+    assert not await database.write(agents.rename, "helper", "wizard", Reach.BUILTIN)

@@ -303,6 +303,52 @@ BEFORE_LOCKS = (
 )
 
 
+@pytest.mark.req("AGENT-12")
+def test_the_migration_to_owners_gives_each_session_to_the_agent_that_has_or_had_its_name(
+    empty_database_url: str,
+) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        config = migrations._config(connection)
+        command.upgrade(config, "0026")
+        for statement in BEFORE_OWNERS:
+            connection.exec_driver_sql(statement)
+        command.upgrade(config, "0030")
+        owners = {row[0]: row[1] for row in connection.exec_driver_sql("SELECT id, agent FROM sessions")}
+        registered = connection.exec_driver_sql(
+            "SELECT id, name, revoked_at FROM agents WHERE id NOT IN ('a1', 'a2', 'a3', 'a4') ORDER BY name"
+        ).all()
+        (chatty, no_chatty), (wim, no_wim) = ((row[0], row[2]) for row in registered)
+        assert [row[1] for row in registered] == ["chatty", "wim"]
+        assert owners == {"s1": "a2", "s2": "a3", "s3": chatty, "s4": wim}
+        assert no_chatty is None
+        assert no_wim is not None, "the name is somebody else's"
+        messages = connection.exec_driver_sql("SELECT agent, session_id, content FROM session_messages ORDER BY 2")
+        assert [tuple(row) for row in messages] == [
+            ("a2", "s1", '{"text":"one"}'),
+            ("a3", "s2", '{"text":"two"}'),
+            (chatty, "s3", '{"text":"three"}'),
+            (wim, "s4", '{"text":"four"}'),
+        ]
+        command.downgrade(config, "0026")
+        back = connection.exec_driver_sql("SELECT id, agent FROM sessions ORDER BY id").all()
+        assert [tuple(row) for row in back] == [("s1", "helper"), ("s2", "gone"), ("s3", "chatty"), ("s4", "wim")]
+
+
+_AGENT = "INSERT INTO agents (id, name, role, description, capabilities, created_at, revoked_at, reach) VALUES "
+_SESSION = "INSERT INTO sessions (agent, id, metadata, edition, summarised_to, created_at, updated_at) VALUES "
+_MESSAGE = "INSERT INTO session_messages (agent, session_id, position, role, content, created_at) VALUES "
+BEFORE_OWNERS = (
+    f"{_AGENT} ('a1', 'helper', 'lead', '', '[]', 1, 2, 'builtin'), ('a2', 'helper', 'lead', '', '[]', 3, NULL,"
+    " 'builtin'), ('a3', 'gone', 'lead', '', '[]', 1, 9, 'builtin'), ('a4', 'wim', 'worker', '', '[]', 1, NULL,"
+    " 'polling')",
+    f"{_SESSION} ('helper', 's1', '{{}}', 0, 0, 1, 1), ('gone', 's2', '{{}}', 0, 0, 1, 1),"
+    " ('chatty', 's3', '{}', 0, 0, 1, 1), ('wim', 's4', '{}', 0, 0, 1, 1)",
+    f"""{_MESSAGE} ('helper', 's1', 1, 'user', '{{"text":"one"}}', 1),"""
+    """ ('gone', 's2', 1, 'user', '{"text":"two"}', 1),"""
+    """ ('chatty', 's3', 1, 'user', '{"text":"three"}', 1), ('wim', 's4', 1, 'user', '{"text":"four"}', 1)""",
+)
+
+
 @pytest.mark.req("HITL-03")
 def test_the_migration_to_requests_asks_what_is_open_also_of_runs_that_were_ending(empty_database_url: str) -> None:
     with migrations._locked(empty_database_url) as connection:

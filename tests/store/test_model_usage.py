@@ -23,6 +23,7 @@ from swarm.domain.model.language_models import (
 )
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import budget_raises, model_usage
 from swarm.store.builtin.model_usage import DAY
 
@@ -217,3 +218,41 @@ async def test_what_is_used_is_added_up_by_run_thread_agent_and_day(db: Database
         totals = await book.usage(90, by=by)
         assert (len(totals), sum(total.runs for total in totals)) == (groups, 4)
     assert [total.agent for total in await book.usage(90, by=UsageGrouping.RUN, thread_id="y")] == ["other"]
+
+
+async def in_thread(db: Database, run_id: str, thread: str) -> None:
+    """A run in a thread, as it is in the database before its usage is noted."""
+    values = f"('{run_id}', 'a1', '{thread}', 'l', 'i', '[]', 'c', '{run_id}', 'answered', 1, 'answered', 1, 2)"
+    for statement in (
+        "INSERT INTO agents (id, name, role, description, capabilities, created_at) "
+        "VALUES ('a1', 'helper', 'lead', '', '[]', 1) ON CONFLICT DO NOTHING",
+        "INSERT INTO threads (id, team, channel, thread_ts, channel_type, epoch, context, context_failures, active_at, "
+        f"created_at) VALUES ('{thread}', 'T1', 'C1', '{thread}', 'channel', 1, 'complete', 0, 1, 1) "
+        "ON CONFLICT DO NOTHING",
+        "INSERT INTO runs (id, agent_id, thread_id, lease_token, trigger_id, inbox_message_ids, conversation_id, "
+        f"agui_run_id, status, attempt, outcome, started_at, ended_at) VALUES {values}",
+    ):
+        await db.write(Transaction.execute, statement, {})
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("AGENT-12")
+async def test_what_a_thread_has_used_today_is_that_of_all_agents_in_it_and_elsewhere_that_of_the_session(
+    db: Database,
+) -> None:
+    for run_id, thread in (("t1", "1.1"), ("t2", "1.1"), ("t3", "2.2")):
+        await in_thread(db, run_id, thread)
+    begun = NOON // DAY * DAY
+    for noted in (
+        run("a", ended_at=begun, usage=UNPRICED),
+        run("b", ended_at=begun + 1, agent="other", run_id="t2", session_id="slack:C1:U2"),
+        run("c", ended_at=begun + 1, purpose=UsagePurpose.SUMMARY),
+        run("d", ended_at=begun - 1),
+        run("e", ended_at=begun + 1, run_id="t3"),
+        run("f", ended_at=begun + 1, run_id="", session_id="cli:1"),
+    ):
+        await db.write(model_usage.note, noted)
+    both = replace(USED, requests=3, input_tokens=3_000_000_007)
+    assert await db.read(model_usage.used_today, "slack:C1:U1", "t1") == both
+    assert await db.read(model_usage.used_today, "cli:1", "") == USED
+    assert await db.read(model_usage.used_today, "cli:2", "") == ModelUsage()

@@ -107,13 +107,39 @@ def test_fallbacks_are_asked_in_their_order_with_their_own_providers(read: Read)
     ]
     assert [spec.region for spec in specs] == [None, None, "eu-central-1"]
     assert {spec.max_tokens for spec in specs} == {900}
-    assert settings_mapping.model_specs(read(yaml), "another")[0].label == "anthropic:another"
+
+
+@pytest.mark.req("AGENT-12")
+def test_an_agent_may_have_other_fallbacks_or_none(read: Read) -> None:
+    yaml = """
+    model: {name: gpt-5-mini, fallbacks: [{name: gpt-5}]}
+    agents:
+      builtin:
+        usual: {kind: assistant}
+        other: {kind: assistant, model: o4-mini, fallbacks: [{name: claude-sonnet-4-5}]}
+        alone: {kind: assistant, fallbacks: []}
+    """
+    settings = read(yaml, OPENAI_API_KEY="sk-1")
+    labels = {
+        name: [spec.label for spec in settings_mapping.model_specs(settings, name)]
+        for name in ("usual", "other", "alone")
+    }
+    assert labels == {
+        "usual": ["openai:gpt-5-mini", "openai:gpt-5"],
+        "other": ["openai:o4-mini", "anthropic:claude-sonnet-4-5"],
+        "alone": ["openai:gpt-5-mini"],
+    }
 
 
 @pytest.mark.req("AGENT-07")
 def test_another_model_of_an_agent_is_one_of_the_same_provider_whatever_its_name_suggests(read: Read) -> None:
-    assert settings_mapping.model_specs(read(LLM_MODEL="gpt-5-mini"), "o4-mini")[0].label == "openai:o4-mini"
-    assert settings_mapping.model_specs(read(LLM_MODEL="qwen3"), "gpt-oss:20b")[0].label == "ollama:gpt-oss:20b"
+    def label(model: str, of_agent: str) -> str:
+        yaml = f"agents: {{builtin: {{helper: {{kind: assistant, model: '{of_agent}'}}}}}}"
+        return settings_mapping.model_specs(read(yaml, LLM_MODEL=model), "helper")[0].label
+
+    assert label("gpt-5-mini", "o4-mini") == "openai:o4-mini"
+    assert label("qwen3", "gpt-oss:20b") == "ollama:gpt-oss:20b"
+    assert label("claude-sonnet-4-5", "another") == "anthropic:another"
 
 
 @pytest.mark.req("AGENT-07")
@@ -121,6 +147,33 @@ def test_limits_can_be_set_and_lifted(read: Read) -> None:
     limits = settings_mapping.run_limits(read("limits: {requests: 3, tokens: null, cost_dollars: '0.25'}"))
     assert (limits.requests, limits.tokens, limits.cost_dollars) == (3, None, Decimal("0.25"))
     assert (limits.tool_calls, limits.seconds) == (50, 300)
+
+
+@pytest.mark.req("AGENT-12")
+def test_an_agent_takes_each_limit_that_is_not_its_own_from_the_common_ones(read: Read) -> None:
+    yaml = """
+    model: {name: gpt-5-mini}
+    limits: {requests: 3, tokens: 500, thread: {requests: 9, cost_dollars: 2}, tools: {"jira/*": {calls: 4}}}
+    agents:
+      builtin:
+        helper:
+          kind: assistant
+          limits: {tokens: null, thread: {requests: 7}, tools: {"jira/create_*": {calls: 1}}}
+        usual: {kind: assistant}
+    """
+    settings = read(yaml)
+    mine, usual = (settings_mapping.run_limits(settings, name) for name in ("helper", "usual"))
+    assert (mine.requests, mine.tokens, mine.tool_calls) == (3, None, 50)
+    assert (usual.requests, usual.tokens) == (3, 500)
+    assert (mine.key("tokens"), mine.key("requests")) == ("agents.builtin.helper.limits.tokens", "limits.requests")
+    day = settings_mapping.day_limits(settings, "helper")
+    assert (day.requests, day.cost_dollars, day.seconds) == (7, Decimal("2"), None)
+    assert day.key("requests") == "agents.builtin.helper.limits.thread.requests"
+    assert day.key("cost_dollars") == "limits.thread.cost_dollars"
+    assert [(one.pattern, one.calls, one.key) for one in settings_mapping.tool_limits(settings, "helper")] == [
+        ("jira/create_*", 1, "agents.builtin.helper.limits.tools.jira/create_*"),
+        ("jira/*", 4, "limits.tools.jira/*"),
+    ]
 
 
 @pytest.mark.req("AGENT-05")

@@ -236,7 +236,7 @@ async def test_the_settings_of_the_demo_bring_a_router_an_assistant_documents_an
     settings = made(tmp_path, is_scripted=True)
     assert set(settings.agents.builtin) == {"tools", "assistant"}
     assistant = settings.agents.builtin["assistant"]
-    assert (assistant.tools, assistant.approve) == (["git", "file-write"], ["git push", "file-write"])
+    assert (assistant.tools, assistant.approve) == (["git", "file-write", "write-plan"], ["git push", "file-write"])
     assert settings.tools.work_tree == Path("/made")
     assert not made(tmp_path, is_scripted=True, work_tree=None).agents.builtin["assistant"].tools
     assert settings.documents.folder is not None

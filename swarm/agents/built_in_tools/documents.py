@@ -60,6 +60,7 @@ def document_tools(
             ),
             call=_answering(lambda arguments: _search(library, arguments)),
             most_calls=search_max_calls,
+            limit_keys={"calls": "tools.search_max_calls"},
             is_read_only=True,
         ),
         Tool(
@@ -70,6 +71,7 @@ def document_tools(
             ),
             call=_answering(lambda arguments: _fetch(library, arguments)),
             most_calls=fetch_max_calls,
+            limit_keys={"calls": "tools.fetch_document_max_calls"},
             is_read_only=True,
         ),
     )

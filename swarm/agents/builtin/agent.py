@@ -28,7 +28,14 @@ from swarm.clock import Clock, SystemClock
 from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Asked, Broken, Failed, Finished, Interrupted, Origin, RunInput
 from swarm.domain.errors import SwarmError
-from swarm.domain.model.language_models import ModelUsageRecord, RunLimits, UsageOutcome, UsageRecorder
+from swarm.domain.model.language_models import (
+    NO_LIMITS,
+    ConversationUsage,
+    ModelUsageRecord,
+    RunLimits,
+    UsageOutcome,
+    UsageRecorder,
+)
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 from swarm.processes.background import BackgroundTasks
 
@@ -36,6 +43,9 @@ CLOSING_SECONDS: Final = 5.0
 """Unfinished writes delay the shutdown of the coordinator for at most this time."""
 
 _log = structlog.get_logger(__name__)
+
+LIMIT: Final = "limit"
+"""The code of a run that one of the operator's limits has ended."""
 
 CUT_OFF: Final = "it was stopped because the coordinator is being restarted"
 NOT_ASKED: Final = "its question about a tool call could not be stored"
@@ -64,9 +74,11 @@ class _Recorder:
         self._before.setdefault(session_id, set()).add(run)
         run.add_done_callback(lambda task: self._is_over(session_id, task))
 
-    def store(self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str = "") -> asyncio.Task[bool]:
+    def store(
+        self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str = "", owner: str = ""
+    ) -> asyncio.Task[bool]:
         """Stores a run in its session and records its usage. The task returns whether the session has it."""
-        storing = self._storing.start(self._stored(run, block, continues), "store a run")
+        storing = self._storing.start(self._stored(run, block, continues, owner), "store a run")
         self.await_end(run.session_id, storing)
         return storing
 
@@ -88,20 +100,27 @@ class _Recorder:
         if not left:
             self._before.pop(session_id, None)
 
-    async def _stored(self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str) -> bool:
+    async def _stored(self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str, owner: str) -> bool:
         ids = {"agent": run.agent, "run_id": run.id}
         is_remembered, _ = await asyncio.gather(
-            recorded(partial(self._remember, run, block, continues), "remembered", **ids),
+            recorded(partial(self._remember, run, block, continues, owner), "remembered", **ids),
             recorded(partial(self._runs.note, run), "noted down", **ids),
         )
         if is_remembered and not self._is_closed:
             self._compacting.start(self._compacted(run), "compact a session")
         return is_remembered
 
-    async def _remember(self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str) -> None:
-        has_answered = run.outcome is UsageOutcome.ANSWERED
+    async def _remember(
+        self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str, owner: str
+    ) -> None:
         await self._memory.add_run(
-            run.session_id, run.id, block, run_id=run.run_id, has_answered=has_answered, continues=continues
+            run.session_id,
+            run.id,
+            block,
+            run_id=run.run_id,
+            has_answered=run.outcome is UsageOutcome.ANSWERED,
+            continues=continues,
+            owner=owner,
         )
 
     async def _compacted(self, run: ModelUsageRecord) -> None:
@@ -136,6 +155,7 @@ class Trouble:
     message: str
     code: str
     is_limit: bool = False
+    limit: str = ""  # the limit of the run that was reached, as in `RunLimits`
     detail: str = ""  # for the log only: may contain file names
 
 
@@ -144,14 +164,15 @@ class RunStorage:
     """The stores in which an agent's runs are saved."""
 
     memory: Memory
-    runs: UsageRecorder
+    runs: ConversationUsage
     scope: SessionScope = SessionScope.USER
 
 
 class BuiltinAgent:
     """An agent that runs in the coordinator; implements `swarm.domain.answers.agents.AgentClient`.
 
-    ``explain`` turns an error into a user-facing description; it returns None for unknown errors.
+    ``limits`` are those of each run, and ``day`` those of a conversation's runs on one day in UTC. ``explain`` turns an
+    error into a user-facing description; it returns None for unknown errors.
     """
 
     def __init__(
@@ -162,12 +183,14 @@ class BuiltinAgent:
         limits: RunLimits,
         *,
         explain: Callable[[BaseException], Trouble | None],
+        day: RunLimits = NO_LIMITS,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
         self._works = works
         self._record = record
         self._limits = limits
+        self._day = day
         self._explain = explain
         self._clock = clock or SystemClock()
         self._recorder = _Recorder(record.memory, record.runs)
@@ -248,14 +271,16 @@ class BuiltinAgent:
         try:
             async with limit:
                 await self._recorder.settled(run.session_id)
+                run.owner = await self._record.memory.owner()
+                run.limits = await self._limits_of(run)
                 run.input = await self._afresh(run.input)
                 await self._works.answer(run)
         except Exception as error:  # noqa: BLE001 - the reader needs the end of the run; unknown errors are logged there
             if limit.expired():
-                message = f"This took longer than {self._limits.seconds:g} s, which is the limit (limits.seconds)."
+                message = self._limits.reached("seconds")
                 ended: tuple[UsageOutcome, RunEnd, str] = (
                     UsageOutcome.LIMITED,
-                    Failed(message=message, code="limit"),
+                    Failed(message=message, code=LIMIT),
                     message,
                 )
             else:
@@ -265,6 +290,18 @@ class BuiltinAgent:
             await run.announce(caller.handed_to)  # others do the work, so there is nothing to try again
             return ended[0], Finished(elsewhere=True), ended[2]
         return UsageOutcome.ANSWERED, Interrupted(asked=run.asked) if run.asked else Finished(), ""
+
+    async def _limits_of(self, run: BuiltinRun) -> RunLimits:
+        """Returns the limits of a run, lowered to what is left of its conversation's day. Raises Stumbled if nothing is
+        left.
+        """
+        if self._day == NO_LIMITS:
+            return self._limits
+        used = await self._record.runs.used_today(run.session_id, run.input.run_id)
+        limits = self._limits.within(self._day, used)
+        if limits.used_up:
+            raise Stumbled(limits.reached(limits.used_up), code=LIMIT)
+        return limits
 
     async def _afresh(self, run_input: RunInput) -> RunInput:
         """Removes text that other attempts at the same trigger posted in the thread, because each attempt
@@ -277,7 +314,7 @@ class BuiltinAgent:
 
     def _failed(self, run: BuiltinRun, error: Exception) -> tuple[UsageOutcome, Failed | Broken, str]:
         ids = {"agent": self.name, "run_id": run.input.agui_run_id}
-        trouble = self._trouble(error)
+        trouble = self._trouble(error, run.limits)
         if trouble is None:
             _log.error("A run failed with an unexpected error.", action="agent_failed", exc_info=error, **ids)
             return UsageOutcome.FAILED, Broken(reason=OUR_FAULT), OUR_FAULT
@@ -287,15 +324,16 @@ class BuiltinAgent:
         outcome = UsageOutcome.LIMITED if trouble.is_limit else UsageOutcome.FAILED
         return outcome, Failed(message=trouble.message, code=trouble.code), trouble.message
 
-    def _trouble(self, error: Exception) -> Trouble | None:
+    def _trouble(self, error: Exception, limits: RunLimits) -> Trouble | None:
         if isinstance(error, Stumbled):
-            return Trouble(message=error.message, code=error.code)
+            return Trouble(message=error.message, code=error.code, is_limit=error.code == LIMIT)
         if known := self._explain(error):
-            return known
+            return replace(known, message=limits.reached(known.limit)) if known.limit else known
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
     def _store(self, run: BuiltinRun, begun: int, outcome: UsageOutcome, note: str) -> asyncio.Task[bool]:
-        return self._recorder.store(self._noted(run, begun, outcome, note), _block(run, outcome, note), run.continues)
+        noted, block = self._noted(run, begun, outcome, note), _block(run, outcome, note)
+        return self._recorder.store(noted, block, run.continues, run.owner)
 
     def _noted(self, run: BuiltinRun, begun: int, outcome: UsageOutcome, note: str) -> ModelUsageRecord:
         origin = run.input.origin

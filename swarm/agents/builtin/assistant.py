@@ -23,13 +23,14 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
-from pydantic_ai.usage import RunUsage, UsageLimits
+from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 
 from swarm.agents.builtin.approvals import Settled, ask, settle
 from swarm.agents.builtin.messages import earlier, fenced, model_messages
 from swarm.agents.builtin.run import BuiltinRun, Stumbled, asked, questions, unheard
 from swarm.agents.models.troubles import label_of
+from swarm.agents.models.usage import limits_of
 from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules
 from swarm.agents.toolbox.arguments import Checked, checked, mended
 from swarm.agents.toolbox.people import CALLER
@@ -186,7 +187,6 @@ class Assistant:
         memory: RunMemory,
         tools: Callable[[], Sequence[Tool]],
         prompt: _Render,
-        limits: UsageLimits,
         usage_of: Callable[[RunUsage], ModelUsage],
         scope: SessionScope = SessionScope.USER,
         most_characters: int = TOOL_OUTPUT_CHARACTERS,
@@ -197,7 +197,6 @@ class Assistant:
         self._memory = memory
         self._tools = tools
         self._prompt = prompt
-        self._limits = limits
         self._usage_of = usage_of
         self._has_authors = scope is SessionScope.THREAD
         self._most_characters = most_characters
@@ -256,7 +255,7 @@ class Assistant:
         try:
             while True:
                 async with agent.run_stream_events(
-                    question or None, message_history=messages, usage_limits=self._limits, usage=usage
+                    question or None, message_history=messages, usage_limits=limits_of(run.limits), usage=usage
                 ) as events:
                     try:
                         await _show(run, events, texts)

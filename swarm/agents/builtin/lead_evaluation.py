@@ -21,7 +21,7 @@ from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.language_models import ModelUsage
+from swarm.domain.model.language_models import NO_LIMITS, ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole
 
 THREADS: Final = Path(__file__).with_name("threads.yaml")
@@ -141,16 +141,17 @@ async def evaluate_lead(
     make: MakeLead,
     tools: Sequence[Tool],
     suite: ThreadSuite,
+    limits: RunLimits = NO_LIMITS,
     *,
     parallel: int = 4,
     done: Callable[[JudgedThread], None] = lambda judged: None,
 ) -> list[JudgedThread]:
-    """Has the lead work on every thread, ``parallel`` at a time. Keeps the suite's order."""
+    """Has the lead work on every thread within the limits of a run, ``parallel`` at a time. Keeps the suite's order."""
     gate = asyncio.Semaphore(parallel)
 
     async def one(thread: LabelledThread) -> JudgedThread:
         async with gate:
-            judged = await _judged(make, tools, suite, thread)
+            judged = await _judged(make, tools, suite, thread, limits)
         done(judged)
         return judged
 
@@ -171,9 +172,12 @@ def _percent(found: Sequence[bool]) -> float:
     return 100 * sum(found) / len(found) if found else 0.0
 
 
-async def _judged(make: MakeLead, tools: Sequence[Tool], suite: ThreadSuite, thread: LabelledThread) -> JudgedThread:
+async def _judged(
+    make: MakeLead, tools: Sequence[Tool], suite: ThreadSuite, thread: LabelledThread, limits: RunLimits
+) -> JudgedThread:
     recorded: list[str] = []
     run = BuiltinRun(_run_input(thread), f"evaluation:{thread.id}")
+    run.limits = limits
     reading = asyncio.create_task(_read(run))
     try:
         await make([_recording(tool, suite, recorded) for tool in tools])(run)

@@ -15,6 +15,7 @@ from swarm.domain.answers.events import (
     Asked,
     InputMessage,
     Origin,
+    PlanShown,
     RunInput,
     Speaker,
     TextDelta,
@@ -22,7 +23,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.language_models import Door, ModelUsage
+from swarm.domain.model.language_models import Door, ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
 from swarm.domain.prompts.fences import said_by
 
@@ -51,6 +52,8 @@ class BuiltinRun:
         self.input = run_input
         self.session_id = session_id
         self.usage = ModelUsage()
+        self.limits = RunLimits()
+        self.owner = ""  # the id of the agent whose memory the run has read; empty before that
         self.model = ""  # the model that answered last
         self.remembered: list[SessionMessage] = []
         self.waiting: list[SessionMessage] = []  # the tool calls that this run asked about
@@ -117,6 +120,8 @@ class BuiltinRun:
     async def show_end(self, id: str, answer: ToolAnswer) -> None:
         """Shows the end of a tool call whose result is stored already."""
         await self.say(ToolEnded(id=id, failed=answer.failed, result=answer.text))
+        if answer.plan:
+            await self.say(PlanShown(steps=answer.plan))
 
     def remember_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
         """Stores a tool call together with its result, so that neither is ever stored alone."""

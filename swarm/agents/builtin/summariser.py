@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pydantic_ai import Agent, capture_run_messages
@@ -107,7 +107,7 @@ class Summariser:
 
     def _trouble(self, error: Exception) -> Trouble | None:
         if known := self._explain(error):
-            return known
+            return replace(known, message=self._limits.reached(known.limit)) if known.limit else known
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
     async def _note(self, session_id: str, spent: _Spent, outcome: UsageOutcome, note: str) -> None:

@@ -116,6 +116,7 @@ class McpServers:
                     parameters={"type": "object", **known.input_schema},
                     call=partial(connection.call, name, offered=offered),
                     server=server.name,
+                    server_name=name,
                     is_read_only=bool(known.annotations and known.annotations.read_only_hint),
                     is_destructive=_is_destructive(known.annotations),
                 )

@@ -110,9 +110,9 @@ async def _checked(models: Models, limits: RunLimits, within_seconds: float) -> 
 def _warn_of_limits(spec: ModelSpec, response: ModelResponse, limits: RunLimits) -> None:
     without_hold = []
     if response.usage.unmeasured_requests and limits.tokens is not None:
-        without_hold.append("limits.tokens")
+        without_hold.append(limits.key("tokens"))
     if limits.cost_dollars is not None and not is_priced(response):
-        without_hold.append("limits.cost_dollars")
+        without_hold.append(limits.key("cost_dollars"))
     if without_hold:
         _log.warning(
             "A limit cannot be enforced: the usage or cost of this model is not known.",

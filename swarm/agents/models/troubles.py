@@ -64,6 +64,7 @@ class ModelTrouble:
     code: str  # see `TROUBLES`
     is_lasting: bool = False  # retrying will not help, only another key, model or region
     is_limit: bool = False  # a limit of the operator has ended the run
+    limit: str = ""  # the name of that limit in `RunLimits`, which words it; empty if unknown
     model: str = ""  # "provider:name"; empty if unknown
 
 
@@ -88,17 +89,17 @@ TROUBLES: Final[Mapping[str, str]] = {
     "cancelled": "was stopped",
     "internal": "could not be asked: something went wrong on our side",
 }
-"""The meaning of each code, as a continuation of "The model …". The code "limit" is worded by `_limit`."""
+"""The meaning of each code, as a continuation of "The model …". The code "limit" is worded by `RunLimits`."""
 
 _LASTING: Final = frozenset({"authentication", "credentials", "region", "not_found"})
 
-_LIMITS: Final[Mapping[str, tuple[str, str]]] = {
-    "request_limit": ("limits.requests", "{} calls of the model"),
-    "total_tokens_limit": ("limits.tokens", "{} tokens"),
-    "tool_calls_limit": ("limits.tool_calls", "{} calls of tools"),
-    "cost_limit": ("limits.cost_dollars", "{} US dollars"),
+_LIMITS: Final[Mapping[str, str]] = {
+    "request_limit": "requests",
+    "total_tokens_limit": "tokens",
+    "tool_calls_limit": "tool_calls",
+    "cost_limit": "cost_dollars",
 }
-_LIMIT: Final = re.compile(rf"({'|'.join(_LIMITS)})`? of ([\d.]+\d|\d)")
+_LIMIT: Final = re.compile(rf"({'|'.join(_LIMITS)})`? of -?[\d.]")
 
 _SIGNATURE: Final = re.compile(rf'"{SIGNED}":\s*"([^"\\]+)"')
 
@@ -114,9 +115,7 @@ def trouble_of(error: BaseException, specs: Sequence[ModelSpec] = ()) -> ModelTr
     if isinstance(error, UsageLimitExceeded):
         return _limit(error)
     if isinstance(error, RunTimedOut):
-        return ModelTrouble(
-            message="This took longer than the limit allows (limits.seconds).", code="limit", is_limit=True
-        )
+        return _limited("seconds")
     code = _code_of(error)
     model = _model(error) or (specs[0].label if len(specs) == 1 else "")
     return ModelTrouble(message=_sentence(error, code, model), code=code, is_lasting=code in _LASTING, model=model)
@@ -185,14 +184,15 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _limit(error: UsageLimitExceeded) -> ModelTrouble:
-    """Explains the limit named by pydantic-ai, using the operator's name for it."""
+    """Explains the limit named by pydantic-ai."""
     found = _LIMIT.search(error.message)
-    if found is None:
-        message = "This took more than a limit allows (limits)."
-    else:
-        setting, words = _LIMITS[found[1]]
-        message = f"This took more than {words.format(found[2])}, which is the limit ({setting})."
-    return ModelTrouble(message=message, code="limit", is_limit=True)
+    return _limited(_LIMITS[found[1]] if found else "")
+
+
+def _limited(limit: str) -> ModelTrouble:
+    return ModelTrouble(
+        message="This took more than a limit allows (limits).", code="limit", is_limit=True, limit=limit
+    )
 
 
 def sign(error: Exception, spec: ModelSpec) -> None:

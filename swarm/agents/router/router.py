@@ -52,7 +52,7 @@ from swarm.agents.toolbox.arguments import parameters
 from swarm.agents.toolbox.tool import CallCaps, Tool, ToolAnswer, answered, not_for_strangers, shortened
 from swarm.clock import new_id
 from swarm.domain.answers.events import RunInput
-from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage, RunLimits
+from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
 from swarm.domain.model.sessions import MessageRole, RunMemory, SessionMessage, tool_pairs
 
 _MICRODOLLARS: Final = 1_000_000
@@ -75,13 +75,12 @@ class _Meter:
     limit.
     """
 
-    def __init__(self, limits: RunLimits, usage_of: Callable[[ModelResponse], ModelUsage]) -> None:
-        self._limits = limits
+    def __init__(self, usage_of: Callable[[ModelResponse], ModelUsage]) -> None:
         self._usage_of = usage_of
 
     def before_request(self, run: BuiltinRun) -> None:
         """Raises UsageLimitExceeded if the run may not call a model again."""
-        _check("request_limit", self._limits.requests, run.usage.requests + 1)
+        _check("request_limit", run.limits.requests, run.usage.requests + 1)
 
     def count(self, run: BuiltinRun, response: ModelResponse) -> None:
         """Adds the usage of a model's response."""
@@ -91,15 +90,15 @@ class _Meter:
     def after_request(self, run: BuiltinRun) -> None:
         """Raises UsageLimitExceeded if the responses used too many tokens, which is known only afterwards."""
         used = run.usage
-        _check("total_tokens_limit", self._limits.tokens, used.input_tokens + used.output_tokens)
+        _check("total_tokens_limit", run.limits.tokens, used.input_tokens + used.output_tokens)
         if used.cost_microdollars is not None:
-            _check("cost_limit", self._limits.cost_dollars, Decimal(used.cost_microdollars) / _MICRODOLLARS)
+            _check("cost_limit", run.limits.cost_dollars, Decimal(used.cost_microdollars) / _MICRODOLLARS)
 
     def before_tools(self, run: BuiltinRun, calls: int) -> None:
         """Counts tool calls before they are made. Raises UsageLimitExceeded if there are too many; then none may be
         made.
         """
-        _check("tool_calls_limit", self._limits.tool_calls, run.usage.tool_calls + calls)
+        _check("tool_calls_limit", run.limits.tool_calls, run.usage.tool_calls + calls)
         run.used(ModelUsage(tool_calls=calls))
 
 
@@ -277,7 +276,6 @@ class Router:
         memory: RunMemory,
         tools: Callable[[], Sequence[Tool]],
         wordings: FindWordings,
-        limits: RunLimits,
         usage_of: Callable[[ModelResponse], ModelUsage],
         most_characters: int = TOOL_OUTPUT_CHARACTERS,
         approvals: ApprovalRules = NEVER,
@@ -286,7 +284,7 @@ class Router:
         self._memory = memory
         self._tools = tools
         self._wordings = wordings
-        self._meter = _Meter(limits, usage_of)
+        self._meter = _Meter(usage_of)
         self._teller = _Teller(model, self._meter, most_characters=most_characters, approvals=approvals)
         self._most_characters = most_characters
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -38,10 +38,11 @@ class AskPeople(Protocol):
 class PausableTimeout:
     """A time limit that does not run while people are asked. Used with ``async with``; raises TimeoutError.
 
-    ``seconds``: None for no limit.
+    ``seconds``: None for no limit. ``outer`` is a limit around this one, which stops with it.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, outer: PausableTimeout | None = None) -> None:
+        self._outer = outer
         self._timeout = asyncio.timeout(seconds)
         self._left_seconds = seconds
         self._pauses = 0
@@ -66,13 +67,20 @@ class PausableTimeout:
 
     @property
     def paused_seconds(self) -> float:
-        """For how long the limit has not run until now."""
+        """For how long the limit has not run until now; that of the outermost limit, if there are several."""
+        if self._outer:
+            return self._outer.paused_seconds
         since = asyncio.get_running_loop().time() - self._paused_at if self._pauses else 0.0
         return self._paused_seconds + since
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Stops the time. Several pauses at once count as one."""
+        with self._outer.paused() if self._outer else nullcontext(), self._paused_itself():
+            yield
+
+    @contextmanager
+    def _paused_itself(self) -> Iterator[None]:
         now = asyncio.get_running_loop().time
         if not self._pauses:
             self._paused_at, end = now(), self._timeout.when()

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from swarm.domain.answers.events import Asked, Decided
-from swarm.domain.answers.questions import APPROVED, EDITED_ARGUMENTS, REASON, request_of
+from swarm.domain.answers.questions import decision_on, request_of
 from swarm.domain.edited_arguments import argument_problem
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, NewRequest, ToolRequest
@@ -20,6 +20,9 @@ from swarm.domain.text.characters import for_terminal
 _D = HumanDecision
 _KEYS: Final = {_D.APPROVE: "[a]pprove", _D.EDIT: "[e]dit", _D.REJECT: "[r]eject"}
 _YES_NO: Final = {True: "yes", False: "no"}
+
+
+_REJECTED: Final = "The person at the terminal has rejected this call."
 
 
 class AsksLine(Protocol):
@@ -45,7 +48,7 @@ class Questions:
             request = request_of(one, one.id)
             answer = None if is_left else await self._decision(request)
             is_left = answer is None
-            decided.append(answer or decision_on(request, _D.REJECT))
+            decided.append(answer or decision_on(request, _D.REJECT, rejected=_REJECTED))
         return tuple(decided)
 
     async def _decision(self, request: NewRequest) -> Decided | None:
@@ -68,7 +71,7 @@ class Questions:
         while (decision := choices.get((await self._line.ask(f"{prompt}: ")).strip().lower()[:1])) is None:
             self._say(f"Enter {', '.join(choices)}.", "dim")
         if decision is _D.REJECT:
-            return decision_on(request, decision)
+            return decision_on(request, decision, rejected=_REJECTED)
         arguments = await self._edited(request.tool) if decision is _D.EDIT and request.tool else None
         values = await self._form(request.fields)
         return decision_on(request, decision, values, arguments)
@@ -111,29 +114,9 @@ class Questions:
         self._console.print(Text(for_terminal(text), style))
 
 
-def decision_on(
-    request: NewRequest,
-    decision: HumanDecision,
-    values: Mapping[str, Any] | None = None,
-    arguments: Mapping[str, Any] | None = None,
-) -> Decided:
-    """Returns a decision in the form that the agent expects; see `swarm.domain.answers.questions.decided_of`."""
-    given: dict[str, Any] | None = None if decision is _D.REJECT else dict(values or {})
-    if request.tool or _D.APPROVE in request.decisions:
-        edited = {} if arguments is None else {EDITED_ARGUMENTS: dict(arguments)}
-        given = {APPROVED: True, **(given or {}), **edited} if decision is not _D.REJECT else _refusal()
-    return Decided(
-        interrupt_id=request.agent_request_id, values=given, raw=request.raw, decision=decision, arguments=arguments
-    )
-
-
 def in_full(tool: ToolRequest) -> str:
     """Returns a tool call as its name and its arguments."""
     return f"{tool.name} {json_text(dict(tool.arguments))}"
-
-
-def _refusal() -> dict[str, Any]:
-    return {APPROVED: False, REASON: "The person at the terminal has rejected this call."}
 
 
 def _label(field: FormField) -> str:

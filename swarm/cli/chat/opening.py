@@ -26,7 +26,7 @@ from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
 from swarm.domain.model.language_models import ModelUsage, UsagePurpose
 from swarm.domain.model.sessions import SessionMessage
 from swarm.services.builtin.model_usage import ModelUsageLog
-from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.services.builtin.sessions import BuiltInOwner, DatabaseMemory
 from swarm.store.admin import preparation
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import session_lists
@@ -102,7 +102,7 @@ class Archive:
 
     async def messages(self, agent: str, session_id: str) -> Sequence[SessionMessage]:
         """Returns all messages of a session, oldest first. An unknown session has no messages."""
-        return await DatabaseMemory(await self.database(), agent, None).get_originals(session_id)
+        return await DatabaseMemory(await self.database(), BuiltInOwner(agent), None).get_originals(session_id)
 
     async def usage(self, agent: str, session_id: str) -> tuple[int, ModelUsage]:
         """Returns the number of the session's answers, and its usage including summaries. Very old answers are not
@@ -163,12 +163,14 @@ async def opened(settings: Settings, arguments: ChatArguments, *, checks_model: 
             where = f"the coordinator at {remote[agent].url}"
         else:
             alone = _alone(settings, agent, checks_model=checks_model)
-            model = alone.agents.builtin[agent].model
-            await asyncio.to_thread(preflight.check_models, settings_mapping.model_specs(alone, model))
-            agents = await stack.enter_async_context(built_in.opened(alone, await archive.database()))
+            specs = settings_mapping.model_specs(alone, agent)
+            await asyncio.to_thread(preflight.check_models, specs)
+            database = await archive.database()
+            await built_in.register(settings, database)  # all in their order, of which the first is the default lead
+            agents = await stack.enter_async_context(built_in.opened(alone, database))
             client = agents.agents[agent]
             compacted = agents.agents[agent].compacted
-            where = f"{model or settings.model.name}, without a coordinator"
+            where = f"{specs[0].name}, without a coordinator"
         yield Chat(
             agent=agent,
             client=client,

@@ -105,6 +105,10 @@ _FILLING: Final = re.compile(
 )
 
 
+_PLAN: Final = "write-plan"
+_STEPS: Final = ("Search for both sides", "Read the best documents", "Compare them")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Page:
     """A document that has been read."""
@@ -119,18 +123,31 @@ def _look_up(asked: Asked) -> Reply | None:
     if "search" not in asked.tools or not _QUESTION.search(asked.last):
         return None
     queries = _queries(asked.last)
-    return Calls(calls=tuple(Call(tool="search", arguments={"query": query}) for query in queries)) if queries else None
+    searches = [Call(tool="search", arguments={"query": query}) for query in queries]
+    return Calls(calls=(*_planned(asked, 0), *searches)) if queries else None
+
+
+def _planned(asked: Asked, done: int) -> Sequence[Call]:
+    """Returns the call that shows the plan of a comparison with ``done`` finished steps; none for other questions."""
+    if _PLAN not in asked.tools or not _COMPARED.search(asked.last):
+        return ()
+    status = ["complete" if at < done else "in_progress" if at == done else "pending" for at in range(len(_STEPS))]
+    steps = [{"title": title, "status": how} for title, how in zip(_STEPS, status, strict=True)]
+    return (Call(tool=_PLAN, arguments={"steps": steps}),)
 
 
 def _from_documents(asked: Asked) -> Reply:
     """Returns the next step after searches: to read the best document of each, and then to quote the documents."""
     pages = [page for result in asked.answered if result.call.tool == "fetch_document" and (page := _page(result.text))]
+    if pages and asked.answered[-1].call.tool != _PLAN and (plan := _planned(asked, 2)):
+        return Calls(calls=tuple(plan))
     if pages:
         return Text(text=_quoted(pages))
     found = dict.fromkeys(_best(result.text) for result in asked.answered if result.call.tool == "search")
     wanted = [document for document in found if document]
     if wanted and "fetch_document" in asked.tools and not _has_fetched(asked):
-        return Calls(calls=tuple(Call(tool="fetch_document", arguments={"id": each}) for each in wanted))
+        reading = [Call(tool="fetch_document", arguments={"id": each}) for each in wanted]
+        return Calls(calls=(*_planned(asked, 1), *reading))
     return Text(
         text="I have searched the documents and found nothing about that. I only quote the documents: I follow "
         "rules, and know nothing myself."
@@ -262,7 +279,7 @@ def _with_results(asked: Asked) -> Reply:
     """Returns the next step after tools have answered."""
     results = asked.answered
     tools = {result.call.tool for result in results}
-    if tools <= {"search", "fetch_document"}:
+    if tools <= {"search", "fetch_document", _PLAN}:
         return _from_documents(asked)
     if tools == {"file-write"}:
         return Text(text=f"This is what became of it: {results[-1].text.strip()}")

@@ -42,6 +42,7 @@ class StreamingAgent:
     on_restart: OnRestart = OnRestart.RERUN
     footer: str = ""  # the operator's text below every answer, mrkdwn
     has_team: bool = False  # has the swarm's own tools
+    formerly: str = ""  # the agent's earlier name, under which it may still be registered
 
     @property
     def leads(self) -> bool:

@@ -116,6 +116,27 @@ def decided_of(request: HumanRequest) -> Decided:
     )
 
 
+def decision_on(
+    request: NewRequest,
+    decision: HumanDecision,
+    values: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    rejected: str = REJECTED,
+) -> Decided:
+    """Returns a decision on a question that is no stored request, in the form that its agent expects; `decided_of` is
+    for requests. ``rejected`` is the reason that the agent's model reads.
+    """
+    given: dict[str, Any] | None = None if decision is _D.REJECT else dict(values or {})
+    if request.tool or _D.APPROVE in request.decisions:
+        edited = {} if arguments is None else {EDITED_ARGUMENTS: dict(arguments)}
+        refusal = {APPROVED: False, REASON: rejected}
+        given = {APPROVED: True, **(given or {}), **edited} if decision is not _D.REJECT else refusal
+    return Decided(
+        interrupt_id=request.agent_request_id, values=given, raw=request.raw, decision=decision, arguments=arguments
+    )
+
+
 def decided_by_client(asked: Asked, payload: Mapping[str, Any] | None) -> Decided:
     """Returns the decision that a client of the AG-UI entry point sends for a question; None: dismissed."""
     if not asked.decisions:

@@ -279,7 +279,8 @@ def _in_doubt(flight: Flight, now: float) -> AnswerPage:
 
 
 def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
-    if error == _STILL_LIVE and flight.page_before and flight.page_before.unsure:
+    before = flight.page_before
+    if error == _STILL_LIVE and before and (before.unsure or before.may_be_last):  # no close has taken effect
         return _close_again(_undone(live, flight), now), ()
     match meaning(error):
         case Meaning.EXPIRED:

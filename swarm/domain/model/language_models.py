@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Final, Protocol
@@ -89,15 +89,72 @@ class ModelSpec:
         )
 
 
+_LIMIT_WORDS: Final[Mapping[str, str]] = {
+    "requests": "more than {} calls of the model",
+    "tokens": "more than {} tokens",
+    "tool_calls": "more than {} calls of tools",
+    "cost_dollars": "more than {} US dollars",
+    "seconds": "longer than {} s",
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLimits:
-    """The limits of one run; None: unlimited."""
+    """The limits of one run, or of a conversation's runs on one day; None: unlimited."""
 
     requests: int | None = MOST_REQUESTS  # calls of the model
     tokens: int | None = MOST_TOKENS  # read and written, over all calls
     tool_calls: int | None = MOST_TOOL_CALLS
     seconds: float | None = MOST_SECONDS  # of wall-clock time
     cost_dollars: Decimal | None = None  # applies if the model's price is known
+    keys: Mapping[str, str] = field(default_factory=dict)  # the setting of a limit, if it is not limits.NAME
+    daily: Mapping[str, int | Decimal] = field(default_factory=dict)  # limits that are the rest of a conversation's day
+
+    def key(self, name: str) -> str:
+        """Returns the setting of a limit."""
+        return self.keys.get(name, f"limits.{name}")
+
+    def reached(self, name: str) -> str:
+        """Returns a sentence for people about a limit that has ended a run: its value, and its setting."""
+        if name in self.daily:
+            amount = _LIMIT_WORDS[name].format(self.daily[name])
+            return f"This conversation would take {amount} today (UTC), which is the limit ({self.key(name)})."
+        value = getattr(self, name)
+        amount = _LIMIT_WORDS[name].format(f"{value:g}" if isinstance(value, float) else value)
+        return f"This took {amount}, which is the limit ({self.key(name)})."
+
+    def within(self, day: RunLimits, used: ModelUsage) -> RunLimits:
+        """Returns these limits, lowered to what a conversation's limits for a day leave after ``used``.
+
+        A rest may be negative: the last run may have taken more than was left.
+        """
+        spent = {
+            "requests": used.requests,
+            "tokens": used.input_tokens + used.output_tokens,
+            "tool_calls": used.tool_calls,
+            "cost_dollars": Decimal(used.cost_microdollars or 0) / 1_000_000,
+        }
+        rests = {name: getattr(day, name) - amount for name, amount in spent.items() if getattr(day, name) is not None}
+        lower = {
+            name: rest for name, rest in rests.items() if getattr(self, name) is None or rest < getattr(self, name)
+        }
+        return replace(
+            self,
+            **lower,
+            keys={**self.keys, **{name: day.key(name) for name in lower}},
+            daily={name: getattr(day, name) for name in lower},
+        )
+
+    @property
+    def used_up(self) -> str:
+        """The limit of which a conversation's day has left nothing, so that no run can begin; empty if there is none.
+
+        Without calls of tools, a run can still answer.
+        """
+        return next((name for name in self.daily if name != "tool_calls" and getattr(self, name) <= 0), "")
+
+
+NO_LIMITS: Final = RunLimits(requests=None, tokens=None, tool_calls=None, seconds=None, cost_dollars=None)
 
 
 class UsageOutcome(StrEnum):
@@ -201,4 +258,16 @@ class UsageRecorder(Protocol):
 
     async def note(self, run: ModelUsageRecord) -> None:
         """Records a finished run. An existing record of the run stays unchanged. Raises Unavailable."""
+        ...
+
+
+class ConversationUsage(UsageRecorder, Protocol):
+    """The recorder of the usage of runs, which knows what the conversations have used."""
+
+    async def used_today(self, session_id: str, run_id: str) -> ModelUsage:
+        """Returns the usage of a conversation's answers that ended on this day in UTC, by all built-in agents.
+
+        The conversation is the thread of the run ``run_id`` in Slack, or else the session. The cost is that of the
+        answers whose cost is known. Raises Unavailable.
+        """
         ...

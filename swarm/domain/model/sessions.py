@@ -72,7 +72,7 @@ class Session:
     """A session without its messages."""
 
     id: str
-    agent: str  # the owner: two agents in one conversation have separate sessions
+    agent: str  # the id of the owner: two agents in one conversation have separate sessions
     metadata: Mapping[str, object]
     messages: int  # the number of messages that the agent gets, including the summary
     created_at: int  # microseconds since 1970 UTC
@@ -128,6 +128,10 @@ class RunMemory(CallMemory, Protocol):
 class Memory(RunMemory, Protocol):
     """The sessions of one agent. Every method raises Unavailable while the database is unavailable."""
 
+    async def owner(self) -> str:
+        """Returns the id of the agent to which the sessions belong now. Raises NotFound after its removal."""
+        ...
+
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
         """Returns the session. An existing session keeps its metadata, except for the given keys."""
         ...
@@ -171,6 +175,7 @@ class Memory(RunMemory, Protocol):
         run_id: str = "",
         has_answered: bool = True,
         continues: str = "",
+        owner: str = "",
     ) -> None:
         """Adds all messages of a run, identified by its id, at once. Messages stored earlier stay unchanged.
 
@@ -179,7 +184,8 @@ class Memory(RunMemory, Protocol):
         originals.
 
         ``continues`` is the run whose waiting tool calls this run has settled. Unless this run broke off, the messages
-        of both become the messages of this run. Nothing is stored if the other run's messages have been erased.
+        of both become the messages of this run. Nothing is stored if the other run's messages have been erased, nor if
+        the sessions no longer belong to ``owner``.
         """
         ...
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.language_models import ModelUsageRecord, UsageGrouping, UsagePurpose, UsageTotal
+from swarm.domain.model.language_models import (
+    ModelUsage,
+    ModelUsageRecord,
+    UsageGrouping,
+    UsagePurpose,
+    UsageTotal,
+)
 from swarm.domain.model.sessions import kept_text
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import model_usage
@@ -15,7 +21,7 @@ MOST_DAYS = 90
 
 
 class ModelUsageLog:
-    """The implementation of `swarm.domain.model.language_models.UsageRecorder` for all agents. Every method raises
+    """The implementation of `swarm.domain.model.language_models.ConversationUsage` for all agents. Every method raises
     Unavailable.
     """
 
@@ -25,6 +31,13 @@ class ModelUsageLog:
     async def note(self, run: ModelUsageRecord) -> None:
         """Stores the usage of a finished run; an existing record stays unchanged."""
         await self._database.write(model_usage.note, _storable(run))
+
+    async def used_today(self, session_id: str, run_id: str) -> ModelUsage:
+        """Returns the usage of a conversation's answers that ended today (UTC), by all built-in agents.
+
+        See `swarm.domain.model.language_models.ConversationUsage.used_today`.
+        """
+        return await self._database.read(model_usage.used_today, session_id, run_id)
 
     async def latest(
         self,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Concatenate, ParamSpec, TypeVar
 
 import structlog
 
-from swarm.domain.errors import Invalid, SwarmError
+from swarm.domain.errors import Invalid, NotFound, SwarmError
+from swarm.domain.model.agents import Reach
 from swarm.domain.model.sessions import (
     COMPACTION_THRESHOLD,
     KEEP_RECENT_MESSAGES,
@@ -24,7 +27,9 @@ from swarm.domain.model.sessions import (
     recent_messages,
     to_summarise,
 )
+from swarm.store import agents
 from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import sessions, waiting_calls
 from swarm.store.builtin.sessions import SessionContext
 from swarm.store.runs import attempts
@@ -32,36 +37,63 @@ from swarm.store.runs import attempts
 _log = structlog.get_logger(__name__)
 
 
-class DatabaseMemory:
-    """The implementation of `swarm.domain.model.sessions.Memory` for one agent, identified by name.
+P = ParamSpec("P")
+T = TypeVar("T")
 
-    Above ``compaction_threshold`` messages, `compact_session` replaces all but the last ``keep_recent_messages`` with
-    the summary that ``summarise`` returns; with None, nothing is ever summarised. Every method raises Invalid for an
-    invalid session id, and Unavailable without the database.
+
+@dataclass(frozen=True, slots=True)
+class BuiltInOwner:
+    """The built-in agent that has a name now. An agent that was removed and has come back is another agent."""
+
+    name: str
+
+    def id_in(self, tx: Transaction) -> str:
+        """Returns the agent's id. Raises NotFound if it is not registered."""
+        agent = agents.by_name(tx, self.name)
+        if agent is None or agent.reach is not Reach.BUILTIN:
+            raise NotFound(
+                f"The built-in agent '{self.name}' is not registered, so it has no memory.",
+                hint="It is registered at the next start, or with swarm reload.",
+            )
+        return agent.id
+
+
+class DatabaseMemory:
+    """The implementation of `swarm.domain.model.sessions.Memory` for one agent.
+
+    The sessions belong to the agent's id. ``agent`` is this id, or finds it in each transaction. Above
+    ``compaction_threshold`` messages, `compact_session` replaces all but the last ``keep_recent_messages`` with the
+    summary that ``summarise`` returns; with None, nothing is ever summarised. Every method raises Invalid for an
+    invalid session id, NotFound without the agent, and Unavailable without the database.
     """
 
     def __init__(
         self,
         database: Database,
-        agent: str,
+        agent: str | BuiltInOwner,
         summarise: Summarise | None,
         *,
         compaction_threshold: int = COMPACTION_THRESHOLD,
         keep_recent_messages: int = KEEP_RECENT_MESSAGES,
     ) -> None:
         self._database = database
-        self._agent = agent
+        self._owner = agent
+        self._agent = agent if isinstance(agent, str) else agent.name  # for the log
         self._summarise = summarise
         self._threshold = compaction_threshold
         self._keep_recent = keep_recent_messages
         self._under_way: set[str] = set()  # the sessions that this process is summarising
+
+    async def owner(self) -> str:
+        """Returns the id of the agent to which the sessions belong now. Raises NotFound if there is no such agent."""
+        return await self._database.read(self._id_in)
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
         """Returns the session and marks it as just used. An existing session keeps its metadata, except for the given
         keys.
         """
         name = checked_name(session_id, "session")
-        return await self._database.write(sessions.use, self._agent, name, plain(metadata or {}))
+        return await self._write(sessions.use, name, plain(metadata or {}))
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, run_id: str = ""
@@ -85,7 +117,7 @@ class DatabaseMemory:
         """Returns all messages ever added, oldest first, including all attempts and unpaired calls and results, without
         summaries.
         """
-        return await self._database.read(sessions.originals, self._agent, checked_name(session_id, "session"))
+        return await self._read(sessions.originals, checked_name(session_id, "session"))
 
     async def add_message(
         self, session_id: str, role: MessageRole | str, content: str | Mapping[str, object]
@@ -97,7 +129,7 @@ class DatabaseMemory:
         content.
         """
         message = kept(message_of(role, content))
-        return await self._database.write(sessions.add, self._agent, checked_name(session_id, "session"), message)
+        return await self._write(sessions.add, checked_name(session_id, "session"), message)
 
     async def add_run(
         self,
@@ -108,6 +140,7 @@ class DatabaseMemory:
         run_id: str = "",
         has_answered: bool = True,
         continues: str = "",
+        owner: str = "",
     ) -> None:
         """Adds all messages of a run, identified by its id, at once; messages already stored stay unchanged.
 
@@ -115,13 +148,12 @@ class DatabaseMemory:
         earlier attempts at the same trigger that are not in a summary; an interrupted run replaces none. A newer
         attempt may already be stored if this run comes from a process that is no longer elected. The messages are then
         kept with the session's originals but never returned, and a warning is logged. Content over a megabyte is cut.
-        ``continues`` is the run whose waiting calls this run has settled.
+        ``continues`` is the run whose waiting calls this run has settled. With an ``owner``, nothing is stored if the
+        sessions belong to another agent by now.
         """
         name, of_run = checked_name(session_id, "session"), checked_name(run, "run")
         block = [kept(each) for each in messages]
-        is_told = await self._database.write(
-            sessions.add_run, self._agent, name, of_run, block, run_id, has_answered, continues
-        )
+        is_told = await self._write(_add_run, owner, name, of_run, block, run_id, has_answered, continues)
         if not is_told:
             _log.warning(
                 "an attempt was stored after a newer attempt and is ignored",
@@ -136,17 +168,17 @@ class DatabaseMemory:
     ) -> WaitingTurn | None:
         """Returns the last run that asked people in this conversation to approve tool calls, if any."""
         name = checked_name(session_id, "session")
-        return await self._database.read(waiting_calls.turn, self._agent, name, conversation_id, call_ids)
+        return await self._read(waiting_calls.turn, name, conversation_id, call_ids)
 
     async def settle_calls(self, session_id: str, run: str, results: Sequence[SessionMessage]) -> frozenset[str]:
         """Adds results to waiting calls of a run. Returns the ids of the calls that still waited."""
         name, block = checked_name(session_id, "session"), [kept(each) for each in results]
-        return await self._database.write(waiting_calls.settle, self._agent, name, run, block)
+        return await self._write(waiting_calls.settle, name, run, block)
 
     async def change_result(self, session_id: str, run: str, result: SessionMessage) -> None:
         """Stores the result of a tool that has run, in place of the result from `settle_calls`."""
         name = checked_name(session_id, "session")
-        await self._database.write(waiting_calls.change_result, self._agent, name, run, kept(result))
+        await self._write(waiting_calls.change_result, name, run, kept(result))
 
     async def compact_session(self, session_id: str) -> bool:
         """Summarises all but the last messages if there are more than the threshold. Returns whether a summary was
@@ -169,9 +201,7 @@ class DatabaseMemory:
         summary = await self._summary_of(session_id, older, summarise) if older else ""
         if not summary:
             return False
-        done = await self._database.write(
-            sessions.summarise, self._agent, session_id, seen, older[-1].position, summary
-        )
+        done = await self._write(sessions.summarise, session_id, seen, older[-1].position, summary)
         outcome = "a session was summarised" if done else "a session was changed while it was being summarised"
         _log.info(outcome, action="session_compact", agent=self._agent, session=session_id, messages=len(older))
         return done
@@ -197,4 +227,39 @@ class DatabaseMemory:
         return summary
 
     async def _told(self, session_id: str, run_id: str = "") -> SessionContext:
-        return await self._database.read(sessions.context, self._agent, checked_name(session_id, "session"), run_id)
+        return await self._read(sessions.context, checked_name(session_id, "session"), run_id)
+
+    def _id_in(self, tx: Transaction) -> str:
+        return self._owner if isinstance(self._owner, str) else self._owner.id_in(tx)
+
+    async def _read(self, work: Callable[Concatenate[Transaction, str, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.read(self._as_agent, work, *args, **kwargs)
+
+    async def _write(self, work: Callable[Concatenate[Transaction, str, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.write(self._as_agent, work, *args, **kwargs)
+
+    def _as_agent(
+        self,
+        tx: Transaction,
+        work: Callable[Concatenate[Transaction, str, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return work(tx, self._id_in(tx), *args, **kwargs)
+
+
+def _add_run(
+    tx: Transaction,
+    agent: str,
+    owner: str,
+    session_id: str,
+    run: str,
+    messages: Sequence[SessionMessage],
+    run_id: str,
+    has_answered: bool,
+    continues: str,
+) -> bool:
+    if owner and owner != agent:
+        return True  # the agent was removed meanwhile: what it did is nothing for the agent that now has its name
+    return sessions.add_run(tx, agent, session_id, run, messages, run_id, has_answered, continues)

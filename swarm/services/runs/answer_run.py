@@ -217,14 +217,15 @@ class AnswerRun:
         """Records the end, retrying for as long as the database is unavailable."""
         while True:
             try:
-                await self._run_context.database.write(
+                outcome = await self._run_context.database.write(
                     end_run, self.run_id, shown, place, self._run_context.operating_policy
                 )
             except Unavailable as error:
                 _log.warning("the end of a run cannot be stored yet", action="turn", error=error.message)
                 await asyncio.sleep(_AGAIN_SECONDS)
             else:
-                _log.info("a run has ended", action="turn", turn=self.run_id, outcome=type(shown.outcome).__name__)
+                name = type(outcome).__name__ if outcome else "abandoned"
+                _log.info("a run has ended", action="turn", turn=self.run_id, outcome=name)
                 return
 
     async def _give_up(self, error: BaseException, place: AnswerTarget | None) -> None:

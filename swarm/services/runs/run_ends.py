@@ -115,15 +115,17 @@ def offer_stop(tx: Transaction, run_id: str) -> None:
 
 def end_run(
     tx: Transaction, run_id: str, ending: AnswerShown, place: AnswerTarget | None, operating_policy: OperatingPolicy
-) -> bool:
-    """Ends a run. Returns False if the run had already ended. ``place`` is None for a task without a thread."""
+) -> AnswerOutcome | None:
+    """Ends a run. Returns the recorded outcome, which differs from that of ``ending`` if nothing may be shown; None if
+    the run had already ended, or its work is given back. ``place`` is None for a task without a thread.
+    """
     found = runs.get(tx, run_id)
     assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
     run = runs.get(tx, run_id)
     if run is None or run.status not in UNFINISHED:
-        return False
+        return None
     polls = is_polling(tx, run)
     holds = _still_holds(tx, lease, polls=polls)
     silent = is_silent(tx, run, thread)
@@ -133,7 +135,8 @@ def end_run(
         ending = ending if silent else judged(ending)  # withheld if there is nothing to add to what people have seen
     if ending.withheld and not (silent or about_notice) and holds and not polls:
         give_back(tx, [run.lease_token])  # somebody has asked meanwhile, and gets an answer in any case
-        return runs.end(tx, run.id, RunStep.ABANDON, "somebody has asked meanwhile")
+        runs.end(tx, run.id, RunStep.ABANDON, "somebody has asked meanwhile")
+        return None
     ending = judged(ending) if silent else ending
     if silent and thread and holds and not polls and isinstance(ending.outcome, Answered):
         thread, silent = break_silence(tx, thread, run.agent_id, run.trigger_id), False
@@ -153,7 +156,7 @@ def end_run(
         _say(tx, run, thread, place, with_usage(tx, run.id, ending.closing, operating_policy), ending.leftover)
         # The Stop button is removed last, because Slack's limit for deletions is lower than for posts.
         deliveries.take_down(tx, thread, _stop_key(run.id))
-    return True
+    return ending.outcome
 
 
 def with_usage(tx: Transaction, run_id: str, closing: Closing, operating_policy: OperatingPolicy) -> Closing:

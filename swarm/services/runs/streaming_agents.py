@@ -232,6 +232,8 @@ class StreamingAgentRuns:
 
 def register(tx: Transaction, spec: StreamingAgent) -> Agent:
     """Registers the agent for routing. It gets no token, because it never calls the coordinator."""
+    if spec.formerly and agents.rename(tx, spec.formerly, spec.name, spec.reach):
+        _log.info("an agent was renamed", action="agent_register", agent=spec.name, formerly=spec.formerly)
     agent = agents.ensure(tx, spec.name, spec.role, spec.description, (), spec.reach)
     tx.wake(AGENTS)
     return agent

@@ -39,7 +39,7 @@ from swarm.domain.model.language_models import (
 )
 from swarm.domain.watchers import ModelsUsed
 from swarm.store import forgotten
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, row_mapper
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
 from swarm.store.runs import runs
@@ -152,6 +152,21 @@ _USED = {
     BudgetScope.AGENT: _used(_r.agent == bindparam("of"), _today),
     BudgetScope.DAY: _used(_today),
 }
+
+
+def _used_by_answers(*conditions: ColumnElement[bool]) -> Statement:
+    return Statement(
+        select(*(_sum(_r[name]).label(name) for name in (*_COUNTS, "cost_microdollars"))).where(
+            _today,
+            _r.purpose == literally(UsagePurpose.ANSWER),
+            _r.door != literally(Door.POLLING),
+            *conditions,
+        )
+    )
+
+
+_USED_IN_THREAD = _used_by_answers(_of_thread)
+_USED_IN_SESSION = _used_by_answers(_r.session_id == bindparam("of_session"))
 _FORGET = delete_oldest(model_usage, _r.ended_at, _r.ended_at < bindparam("before"))
 
 
@@ -276,6 +291,21 @@ def totals(
     if by is not UsageGrouping.DAY:
         params["n"] = MOST_TOTALS
     return [_total(row) for row in statement.all(tx, since=(tx.now // DAY - days + 1) * DAY, **params)]
+
+
+def used_today(tx: Transaction, session_id: str, run_id: str) -> ModelUsage:
+    """Returns the usage of all answers of built-in agents that ended today (UTC) in a run's thread, or else a session.
+
+    The cost is that of the answers whose cost is known.
+    """
+    run = runs.get(tx, run_id) if run_id else None
+    since = tx.now // DAY * DAY
+    if run and run.thread_id:
+        row = _USED_IN_THREAD.first(tx, since=since, of_thread=run.thread_id)
+    else:
+        row = _USED_IN_SESSION.first(tx, since=since, of_session=session_id)
+    assert row is not None  # a sum always returns a row
+    return ModelUsage(**{name: count or 0 for name, count in row.items()})
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:

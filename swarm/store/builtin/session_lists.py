@@ -1,4 +1,4 @@
-"""Lists of the sessions of built-in agents."""
+"""Lists of the sessions of built-in agents, by the agents' names. Sessions of removed agents are not listed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, bindparam, select
 from swarm.domain.model.sessions import MessageRole
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import sessions
+from swarm.store.tables import agents, sessions
 from swarm.store.tables.sessions import session_messages
 
 
@@ -20,7 +20,7 @@ class ListedSession:
     """A session in a list, with its first question."""
 
     id: str
-    agent: str
+    agent: str  # the name
     question: str  # the first message to the agent
     updated_at: int  # microseconds since 1970 UTC
 
@@ -39,8 +39,9 @@ _first_question = (
 
 def _newest(*conditions: ColumnElement[bool]) -> Statement:
     return Statement(
-        select(_s.agent, _s.id, _s.updated_at, _first_question.label("question"))
-        .where(*conditions)
+        select(agents.c.name.label("agent"), _s.id, _s.updated_at, _first_question.label("question"))
+        .join(agents, agents.c.id == _s.agent)
+        .where(agents.c.revoked_at.is_(None), *conditions)
         .order_by(_s.updated_at.desc(), _s.id.desc())
         .limit(AT_MOST_N)
     )
@@ -48,7 +49,7 @@ def _newest(*conditions: ColumnElement[bool]) -> Statement:
 
 _begins = _s.id.like(bindparam("pattern"))
 _NEWEST = _newest(_begins)
-_NEWEST_OF_AGENT = _newest(_begins, _s.agent == bindparam("of_agent"))
+_NEWEST_OF_AGENT = _newest(_begins, agents.c.name == bindparam("of_agent"))
 _NAMED = _newest(_s.id == bindparam("of_session"))
 
 

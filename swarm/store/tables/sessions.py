@@ -23,7 +23,7 @@ from swarm.store.tables.schema import metadata, one_of
 sessions = Table(
     "sessions",
     metadata,
-    Column("agent", Text, nullable=False),  # the agent's name
+    Column("agent", Text, nullable=False),  # the agent's id; no foreign key, because agents are deleted separately
     Column("id", Text, nullable=False),
     Column("metadata", Text, nullable=False),  # JSON object
     Column("edition", Integer, nullable=False),  # increases when current messages are replaced or summarised

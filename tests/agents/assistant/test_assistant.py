@@ -24,7 +24,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.language_models import RunLimits, UsageOutcome
+from swarm.domain.model.language_models import NO_LIMITS, RunLimits, UsageOutcome
 from swarm.domain.model.sessions import MessageRole
 from swarm.domain.model.threads import Standing
 from tests.agents.builtin.making import (
@@ -268,6 +268,51 @@ async def test_a_limit_ends_a_run_that_goes_on_and_on_and_names_its_setting(limi
     assert events[-1] == Failed(message=f"This took more than {setting}.", code="limit")
     assert runs.runs[0].outcome is UsageOutcome.LIMITED
     assert script.requests <= 4
+
+
+@pytest.mark.req("AGENT-12")
+async def test_a_conversation_has_limits_for_a_day_which_end_a_run_or_let_none_begin() -> None:
+    runs, memory = RunsKept(), Forgetful()
+    day = replace(NO_LIMITS, requests=4, keys={"requests": "limits.thread.requests"})
+    script = Scripted(Calls("look"), "done")
+    helper = assistant(script.model, memory, Made("look").tool, limits=RunLimits(requests=3), day=day, runs=runs)
+    assert (await hear(helper, run_input("one")))[-1] == Finished()
+    used = runs.runs[0].usage.requests
+    assert used == 2
+    endless = assistant(
+        Scripted(decide=lambda told: Calls("look")).model,
+        memory,
+        Made("look").tool,
+        limits=RunLimits(),
+        day=day,
+        runs=runs,
+    )
+    too_much = "This conversation would take more than 4 calls of the model today (UTC), which is the limit "
+    reached = Failed(message=f"{too_much}(limits.thread.requests).", code="limit")
+    assert (await hear(endless, run_input("two")))[-1] == reached
+    assert runs.runs[1].usage.requests == 2
+    assert (await hear(endless, run_input("three")))[-1] == reached
+    assert (runs.runs[2].usage.requests, runs.runs[2].outcome) == (0, UsageOutcome.LIMITED)
+    elsewhere = replace(run_input("four"), origin=replace(run_input("four").origin, channel="C2"))
+    again = assistant(Scripted("hello").model, memory, limits=RunLimits(), day=day, runs=runs)
+    assert (await hear(again, elsewhere))[-1] == Finished()
+
+
+@pytest.mark.req("AGENT-12")
+async def test_the_limits_of_a_run_apply_if_they_are_lower_than_what_the_day_leaves() -> None:
+    day = replace(NO_LIMITS, requests=40, tool_calls=1, keys={"tool_calls": "limits.thread.tool_calls"})
+    script = Scripted(decide=lambda told: Calls("look"))
+    lower = RunLimits(requests=2, keys={"requests": "agents.builtin.helper.limits.requests"})
+    helper = assistant(script.model, Forgetful(), Made("look").tool, limits=lower, day=replace(day, tool_calls=None))
+    (*_, end) = await hear(helper, run_input("hi"))
+    assert end == Failed(
+        message="This took more than 2 calls of the model, which is the limit (agents.builtin.helper.limits.requests).",
+        code="limit",
+    )
+    calls = assistant(script.model, Forgetful(), Made("look").tool, limits=RunLimits(), day=day)
+    (*_, end) = await hear(calls, run_input("hi"))
+    assert isinstance(end, Failed)
+    assert "more than 1 calls of tools today (UTC), which is the limit (limits.thread.tool_calls)" in end.message
 
 
 # Runs that only strangers have asked for

@@ -34,7 +34,7 @@ from swarm.domain.answers.events import (
 )
 from swarm.domain.errors import ConfigurationError
 from swarm.services.builtin.model_usage import ModelUsageLog
-from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.services.builtin.sessions import BuiltInOwner, DatabaseMemory
 from swarm.store.bridge.database import Database
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
 from tests.support.waiting import wait_until
@@ -126,7 +126,7 @@ async def test_router_and_assistant_work_with_a_model_and_mcp_servers(read: Read
         assert isinstance(events[-1], Finished)
     offered = {name for request in server.requests for name in request.tools or ()}
     assert "wipe" not in offered, "which is not allowed"
-    remembered = await DatabaseMemory(database, "assistant", None).get_messages("slack:C1:U1")
+    remembered = await DatabaseMemory(database, BuiltInOwner("assistant"), None).get_messages("slack:C1:U1")
     assert [message.role.value for message in remembered] == ["user", "tool_use", "tool_result", "assistant"]
     runs = {run.agent: run for run in await ModelUsageLog(database).latest()}
     assert (runs["tools"].usage.requests, runs["assistant"].usage.requests) == (2, 2)
@@ -173,6 +173,73 @@ async def test_a_limit_of_requests_stops_a_runaway_with_a_clear_message(
     assert isinstance(end, Failed)
     assert "limits.requests" in end.message
     assert (run.outcome.value, run.usage.requests) == ("limited", 3)
+
+
+@pytest.mark.req("AGENT-12", "TOOL-03")
+async def test_a_tool_of_an_mcp_server_that_is_capped_says_so_by_name_and_each_agent_has_its_own_limits(
+    read: Read, database: Database, calculator: None
+) -> None:
+    def insists(request: Request) -> Reply:
+        if not request.tools:
+            return Say("OK")
+        enough = any("has been called" in result for result in request.results)
+        return Say("I stop.") if enough else Call("multiply", {"a": 1, "b": 1})
+
+    yaml = """
+    limits: {requests: 6, tools: {"calculator/*": {calls: 2}}}
+    agents:
+      builtin:
+        patient: {kind: assistant}
+        hasty: {kind: assistant, limits: {requests: 2, tools: {mult*: {calls: 9}}}}
+    """
+    async with (
+        openai_server(insists) as server,
+        built_in.opened(read(yaml, OPENAI_BASE_URL=server.base_url), database) as agents,
+    ):
+        text, patient = await said(agents, "patient", "go on")
+        _, hasty = await said(agents, "hasty", "go on", 2)
+    results = [event.result for event in patient if isinstance(event, ToolEnded)]
+    assert results == [
+        "1.0",
+        "1.0",
+        "multiply has been called 2 times, which is the limit for one question (limits.tools.calculator/*.calls). "
+        "Go on without multiply; other tools still work.",
+    ]
+    assert (text, patient[-1]) == ("I stop.", Finished())
+    assert hasty[-1] == Failed(
+        message="This took more than 2 calls of the model, which is the limit (agents.builtin.hasty.limits.requests).",
+        code="limit",
+    )
+
+
+@pytest.mark.req("AGENT-12")
+async def test_an_agent_falls_back_to_its_own_model_and_a_conversation_has_a_limit_for_a_day(
+    read: Read, database: Database
+) -> None:
+    def by_model(request: Request) -> Reply:
+        return (
+            Fails(503, {"error": {"message": "down"}})
+            if orjson.loads(request.body)["model"] == "gpt-5-mini"
+            else Say("Here.")
+        )
+
+    yaml = """
+    limits: {thread: {requests: 1}}
+    model: {check_at_start: false}
+    agents: {builtin: {helper: {kind: assistant, fallbacks: [{name: gpt-5}]}, alone: {kind: assistant}}}
+    """
+    async with (
+        openai_server(by_model) as server,
+        built_in.opened(read(yaml, OPENAI_BASE_URL=server.base_url), database) as agents,
+    ):
+        answer, _ = await said(agents, "helper", "hello")
+        _, alone = await said(agents, "alone", "hello", 2)
+    assert answer == "Here."
+    assert alone[-1] == Failed(
+        message="This conversation would take more than 1 calls of the model today (UTC), which is the limit "
+        "(limits.thread.requests).",
+        code="limit",
+    ), "the conversation is that of all agents"
 
 
 @pytest.mark.req("AGENT-08")

@@ -15,13 +15,13 @@ from pydantic_ai.models import Model
 from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
 from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.troubles import is_transport_error, trouble_of
-from swarm.agents.models.usage import limits_of, usage_of
+from swarm.agents.models.usage import usage_of
 from swarm.agents.router.router import Router, Wordings
 from swarm.agents.system_prompts.files import load
 from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.answers.events import AgentEvent, InputMessage, Origin, RunInput, Speaker, TextDelta
-from swarm.domain.model.language_models import Door, ModelUsageRecord, RunLimits
+from swarm.domain.model.language_models import NO_LIMITS, Door, ModelUsage, ModelUsageRecord, RunLimits
 from swarm.domain.model.sessions import Memory, SessionMessage, SessionScope
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
@@ -155,7 +155,7 @@ def explain(error: BaseException) -> Trouble | None:
     if not isinstance(error, AgentRunError | ExceptionGroup) and not is_transport_error(error):
         return None
     trouble = trouble_of(error)
-    return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit)
+    return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit, limit=trouble.limit)
 
 
 class RunsKept:
@@ -167,12 +167,18 @@ class RunsKept:
     async def note(self, run: ModelUsageRecord) -> None:
         self.runs.append(run)
 
+    async def used_today(self, session_id: str, run_id: str) -> ModelUsage:
+        return sum((run.usage for run in self.runs if run.session_id == session_id), ModelUsage())
+
 
 class Forgetful:
     """A memory with nothing in it, for what is not about memory."""
 
     def __init__(self) -> None:
         self.blocks: list[list[SessionMessage]] = []
+
+    async def owner(self) -> str:
+        return "helper"
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, run_id: str = ""
@@ -191,6 +197,7 @@ class Forgetful:
         run_id: str = "",
         has_answered: bool = True,
         continues: str = "",
+        owner: str = "",
     ) -> None:
         self.blocks.append(list(messages))
 
@@ -212,11 +219,12 @@ def agent(
     *,
     runs: Any = None,
     limits: RunLimits = UNLIMITED,
+    day: RunLimits = NO_LIMITS,
     scope: SessionScope = SessionScope.USER,
 ) -> BuiltinAgent:
     """An agent out of what it does."""
     record = RunStorage(memory=memory, runs=runs or RunsKept(), scope=scope)
-    return BuiltinAgent("helper", works, record, limits, explain=explain)
+    return BuiltinAgent("helper", works, record, limits, day=day, explain=explain)
 
 
 def assistant(
@@ -224,6 +232,7 @@ def assistant(
     memory: Memory | Forgetful,
     *tools: Tool,
     limits: RunLimits = UNLIMITED,
+    day: RunLimits = NO_LIMITS,
     scope: SessionScope = SessionScope.USER,
     runs: Any = None,
     most_characters: int = 20_000,
@@ -239,13 +248,12 @@ def assistant(
         memory=memory,  # type: ignore[arg-type]
         tools=lambda: tools,
         prompt=prompt,
-        limits=limits_of(limits),
         usage_of=usage_of,
         scope=scope,
         most_characters=most_characters,
         approvals=approvals,
     )
-    return agent(works, memory, runs=runs, limits=limits, scope=scope)
+    return agent(works, memory, runs=runs, limits=limits, day=day, scope=scope)
 
 
 @functools.cache
@@ -268,7 +276,6 @@ def router_works(
     model: Model,
     memory: Any,
     *tools: Tool,
-    limits: RunLimits = UNLIMITED,
     most_characters: int = 20_000,
     approvals: ApprovalRules = NEVER,
 ) -> Router:
@@ -282,7 +289,6 @@ def router_works(
         memory=memory,
         tools=lambda: tools,
         wordings=found,
-        limits=limits,
         usage_of=usage_of,
         most_characters=most_characters,
         approvals=approvals,
@@ -290,11 +296,17 @@ def router_works(
 
 
 def router(
-    model: Model, memory: Any, *tools: Tool, limits: RunLimits = UNLIMITED, runs: Any = None, **kwargs: Any
+    model: Model,
+    memory: Any,
+    *tools: Tool,
+    limits: RunLimits = UNLIMITED,
+    day: RunLimits = NO_LIMITS,
+    runs: Any = None,
+    **kwargs: Any,
 ) -> BuiltinAgent:
     """A tool router."""
-    works = router_works(model, memory, *tools, limits=limits, **kwargs)
-    return agent(works, memory, runs=runs, limits=limits, scope=SessionScope.THREAD)
+    works = router_works(model, memory, *tools, **kwargs)
+    return agent(works, memory, runs=runs, limits=limits, day=day, scope=SessionScope.THREAD)
 
 
 async def hear(agent: BuiltinAgent, run_input: RunInput) -> list[AgentEvent]:

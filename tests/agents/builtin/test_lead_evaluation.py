@@ -22,14 +22,13 @@ from swarm.agents.builtin.lead_evaluation import (
     score,
 )
 from swarm.agents.builtin.run import BuiltinRun
-from swarm.agents.models.usage import limits_of, usage_of
+from swarm.agents.models.usage import usage_of
 from swarm.agents.router.evaluation import Forgets
 from swarm.agents.toolbox.tool import Tool
 from swarm.app.swarm_tools import TeamTools
 from swarm.cli.eval import lead as eval_lead
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
-from tests.agents.builtin.making import UNLIMITED
 from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told
 from tests.support.providers import Call, Request, Say, openai_server
 from tests.support.providers import Reply as WireReply
@@ -50,7 +49,6 @@ def lead(script: Scripted) -> Callable[[Sequence[Tool]], Callable[[BuiltinRun], 
             memory=Forgets(),
             tools=lambda: tools,
             prompt=prompt,
-            limits=limits_of(UNLIMITED),
             usage_of=usage_of,
         ).answer
 

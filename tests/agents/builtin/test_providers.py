@@ -15,7 +15,7 @@ from swarm.agents.builtin.agent import BuiltinAgent
 from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.building import Models
 from swarm.agents.models.served import RetryPolicy
-from swarm.agents.models.usage import limits_of, usage_of
+from swarm.agents.models.usage import usage_of
 from swarm.agents.router.router import Router, Wordings
 from swarm.agents.system_prompts.files import PromptFiles
 from swarm.agents.system_prompts.renderer import Renderer
@@ -26,7 +26,6 @@ from swarm.domain.model.language_models import Provider, UsageOutcome
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import (
-    UNLIMITED,
     Forgetful,
     RunsKept,
     agent,
@@ -82,7 +81,6 @@ def assistant(models: Models, renderer: Renderer, memory: Any, *tools: Tool, run
         memory=memory,
         tools=lambda: tools,
         prompt=prompt,
-        limits=limits_of(UNLIMITED),
         usage_of=usage_of,
     )
     return agent(works, memory, runs=runs)
@@ -94,9 +92,7 @@ def router(models: Models, renderer: Renderer, memory: Any, *tools: Tool, runs: 
     async def found(run_input: RunInput, tools: Sequence[Tool]) -> Wordings:
         return await wordings(prompts, renderer, "helper", run_input, tools)
 
-    works = Router(
-        models.model, memory=memory, tools=lambda: tools, wordings=found, limits=UNLIMITED, usage_of=usage_of
-    )
+    works = Router(models.model, memory=memory, tools=lambda: tools, wordings=found, usage_of=usage_of)
     return agent(works, memory, runs=runs)
 
 

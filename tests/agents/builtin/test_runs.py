@@ -83,6 +83,7 @@ class Stubborn(Forgetful):
         run_id: str = "",
         has_answered: bool = True,
         continues: str = "",
+        owner: str = "",
     ) -> None:
         self.tried.set()
         if self.times:

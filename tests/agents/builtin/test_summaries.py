@@ -120,7 +120,7 @@ async def test_what_it_costs_is_known_where_the_price_of_the_model_is_and_is_lim
         ),
         (
             replace(UNLIMITED, seconds=0.01),
-            "This took longer than the limit allows (limits.seconds).",
+            "This took longer than 0.01 s, which is the limit (limits.seconds).",
         ),
     ],
 )

@@ -155,7 +155,9 @@ async def test_a_limit_that_ends_a_run_is_named_as_the_operator_names_it(limits:
         models(server.spec()) as asked,
     ):
         heard = await ask(asked, limits=limits_of(limits))
-    assert heard.trouble == ModelTrouble(message=f"This took more than {words}.", code="limit", is_limit=True)
+    assert heard.trouble
+    assert (heard.trouble.code, heard.trouble.is_limit) == ("limit", True)
+    assert limits.reached(heard.trouble.limit) == f"This took more than {words}."
 
 
 async def test_no_word_of_the_provider_or_of_a_key_is_repeated() -> None:

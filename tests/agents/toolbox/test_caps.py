@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.agents.toolbox.tool import CallCaps, ToolAnswer, answered, capped
+from swarm.agents.toolbox.people import CALLER, PausableTimeout, ToolCaller
+from swarm.agents.toolbox.tool import CallCaps, Tool, ToolAnswer, ToolLimits, answered, capped, limited
 from tests.agents.builtin.making import Held, Made
 
 pytestmark = pytest.mark.req("TOOL-03")
@@ -89,3 +93,83 @@ async def test_whoever_cancels_a_call_ends_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
     assert held.was_cut_off
+
+
+RULES = (
+    ToolLimits(pattern="jira/create_*", key="agents.builtin.helper.limits.tools.jira/create_*", calls=1),
+    ToolLimits(pattern="jira/*", key="limits.tools.jira/*", calls=4, characters=500),
+    ToolLimits(pattern="jira_search", key="limits.tools.jira_search", calls=2, seconds=0.01),
+)
+
+
+def of_jira(name: str, said: str = "done") -> Tool:
+    """A tool of an MCP server, which another server's tool of the same name has given a longer name."""
+    return replace(Made(f"jira_{name}", said, server="jira").tool, server_name=name)
+
+
+@pytest.mark.req("AGENT-12")
+@pytest.mark.parametrize(
+    ("tool", "calls", "key"),
+    [
+        (of_jira("create_issue"), 1, "agents.builtin.helper.limits.tools.jira/create_*.calls"),
+        (of_jira("search"), 4, "limits.tools.jira/*.calls"),
+        (Made("jira_search").tool, 2, "limits.tools.jira_search.calls"),  # not of that server
+        (Made("search", most_calls=3).tool, 3, ""),
+    ],
+)
+def test_a_tool_is_limited_by_the_first_pattern_of_its_name_or_of_its_server(tool: Tool, calls: int, key: str) -> None:
+    found = limited(tool, RULES)
+    assert found.most_calls == calls
+    assert found.limit_keys.get("calls", "") == key
+    caps = CallCaps()
+    answers = [caps.refusal(found, 1) for _ in range(calls + 1)]
+    last = answers[-1]
+    assert answers[:-1] == [None] * calls
+    assert last
+    assert last.text.startswith(f"{tool.name} has been called ")
+    assert key in last.text
+
+
+@pytest.mark.req("AGENT-12")
+async def test_what_a_tool_of_a_server_says_is_cut_at_its_own_limit_which_the_note_names() -> None:
+    tool = limited(of_jira("create_issue", "x" * 5000), RULES)
+    answer = await answered(tool, {}, 20_000)
+    assert len(answer.text) <= 500
+    assert "the limit is 500 (limits.tools.jira/*.characters)" in answer.text
+    usual = await answered(Made("other", "x" * 5000).tool, {}, 1000)
+    assert "the limit is 1,000 (tools.output_characters)" in usual.text
+
+
+@pytest.mark.req("AGENT-12")
+async def test_a_call_that_takes_too_long_is_stopped_and_the_run_goes_on() -> None:
+    held = Held()
+    answer = await answered(limited(Made("jira_search", held).tool, RULES), {}, 1000)
+    assert held.was_cut_off
+    assert answer == ToolAnswer(
+        text="jira_search was stopped: it took longer than 0.01 s, which is the limit "
+        "(limits.tools.jira_search.seconds).",
+        failed=True,
+    )
+
+
+@pytest.mark.req("AGENT-12")
+async def test_the_time_of_a_call_and_of_its_run_stand_still_while_people_are_asked() -> None:
+    async def asks(arguments: Mapping[str, Any]) -> ToolAnswer:
+        caller = CALLER.get()
+        assert caller
+        with caller.limit.paused():
+            await asyncio.sleep(0.05)
+            paused.append(caller.limit.paused_seconds)
+        return ToolAnswer(text="they agree")
+
+    paused: list[float] = []
+    run = PausableTimeout(0.03)
+    token = CALLER.set(ToolCaller(run_id="r", limit=run))
+    try:
+        async with run:
+            answer = await answered(limited(Made("jira_search", asks).tool, RULES), {}, 1000)
+    finally:
+        CALLER.reset(token)
+    assert answer.text == "they agree"
+    assert run.paused_seconds == pytest.approx(paused[0], abs=0.04)
+    assert CALLER.get() is None

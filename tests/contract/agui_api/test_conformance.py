@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.conformance.scenarios import SCENARIOS, Check
+from swarm.conformance.scenarios import ALL_SCENARIOS, Check
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import Finished, RunInput, TextDelta, ToolEnded, ToolStarted
 from tests.conformance.agents import lines
@@ -19,7 +19,7 @@ PAUSE_SECONDS = 0.4
 
 
 def good(run_input: RunInput) -> Iterator[Step]:
-    (scenario,) = (scenario for scenario in SCENARIOS if scenario.prompt in run_input.messages[-1].text)
+    (scenario,) = (scenario for scenario in ALL_SCENARIOS if scenario.prompt in run_input.messages[-1].text)
     if Check.TOOLS in scenario.checks:
         yield from (ToolStarted(id="t1", name="search"), PAUSE_SECONDS, ToolEnded(id="t1"))
     for line in lines(scenario):
@@ -40,4 +40,4 @@ async def test_a_good_built_in_agent_passes_all_checks(dialect: Dialect, sqlite_
             env = {"SWARM_CONFORMANCE_TOKEN": wim.token}
             ran = await processes.command("conformance", *arguments, env=env)
     assert (ran.code, ran.out.strip().splitlines()[-1]) == (0, "22 of 22 checks passed"), ran
-    assert [one.input.client_context.get("source") for one in agent.ran] == ["slack"] * len(SCENARIOS)
+    assert [one.input.client_context.get("source") for one in agent.ran] == ["slack"] * len(ALL_SCENARIOS)

@@ -12,9 +12,9 @@ import pytest
 from swarm.domain.answers.events import Failed, Finished, RunInput, TextDelta, ToolEnded, ToolStarted
 from swarm.domain.model.language_models import Door
 from swarm.domain.model.sessions import MessageRole, SessionMessage
-from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import FOREVER, HELLO, PATIENCE_SECONDS, Place, Scripted, Step
 from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, NEW_LINE, pasted, terminal
+from tests.support.memories import memory_of
 
 pytestmark = [pytest.mark.req("AGENT-10"), pytest.mark.xdist_group("processes")]
 
@@ -98,7 +98,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
 async def test_a_session_is_found_again_shown_and_gone_on_with(
     here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path
 ) -> None:
-    memory = DatabaseMemory(here.world.database, "assistant", None)
+    memory = await memory_of(here.world.database, "assistant")
     await memory.add_run(
         SESSION,
         "r1",

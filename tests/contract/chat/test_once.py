@@ -9,8 +9,8 @@ import pytest
 
 from swarm.domain.answers.events import Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
 from swarm.domain.model.sessions import MessageRole, SessionMessage
-from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import Place, Scripted
+from tests.support.memories import memory_of
 from tests.support.processes import Ended, Processes, processes_in
 
 pytestmark = [pytest.mark.req("AGENT-10"), pytest.mark.xdist_group("processes")]
@@ -25,9 +25,8 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_printed(
     here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path, processes: Processes
 ) -> None:
-    await DatabaseMemory(here.world.database, "assistant", None).add_run(
-        "cli:mine", "r", [SessionMessage(role=MessageRole.USER, text="before")]
-    )
+    memory = await memory_of(here.world.database, "assistant")
+    await memory.add_run("cli:mine", "r", [SessionMessage(role=MessageRole.USER, text="before")])
     assistant.script = lambda run_input: (
         TextDelta(text="I *look*.", message_id="1"),
         TextEnded(message_id="1"),

@@ -13,11 +13,11 @@ from swarm.cli.chat.opening import ChatArguments, new_session_id, parse_argument
 from swarm.config import Settings, load
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
-from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import session_lists
 from swarm.store.builtin.session_lists import ListedSession
 from tests.support.logs import own_log
+from tests.support.memories import memory_of
 
 pytestmark = pytest.mark.req("AGENT-10")
 
@@ -64,7 +64,8 @@ async def test_sessions_of_terminals_are_listed_the_last_used_first_each_with_it
     async def say(agent: str, session: str, *texts: str) -> None:
         messages = [SessionMessage(role=MessageRole.USER, text=text) for text in texts]
         answer = SessionMessage(role=MessageRole.ASSISTANT, text="answer")
-        await DatabaseMemory(database, agent, None).add_run(session, f"run {texts}", [*messages, answer])
+        memory = await memory_of(database, agent)
+        await memory.add_run(session, f"run {texts}", [*messages, answer])
 
     async def listed(agent: str | None = None, limit: int = 9) -> list[tuple[str, str, str]]:
         found = await database.read(session_lists.newest, "cli:", agent, limit)
@@ -75,7 +76,7 @@ async def test_sessions_of_terminals_are_listed_the_last_used_first_each_with_it
     await say("bob", "cli:2", "other")
     await say("bob", "cli:1", "same id")
     await say("ada", "cli:1", "again")
-    await DatabaseMemory(database, "ada", None).get_or_create_session("cli:empty")
+    await (await memory_of(database, "ada")).get_or_create_session("cli:empty")
     assert await listed() == [
         ("ada", "cli:empty", ""), ("ada", "cli:1", "first"), ("bob", "cli:1", "same id"), ("bob", "cli:2", "other"),
     ]  # fmt: skip

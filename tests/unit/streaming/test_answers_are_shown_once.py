@@ -147,6 +147,14 @@ def test_the_text_in_slack_is_the_text_of_the_agent(
     assert len(run.closings) == 1
 
 
+def test_a_close_that_timed_out_and_was_then_refused_is_repeated_and_the_blocks_are_shown() -> None:
+    plan: dict[int, object] = {2: InDoubt(reason="timeout"), 3: DeliveryRefused(error="msg_too_long")}
+    events: list[tuple[float, AgentEvent]] = [(0.0, TextDelta(text="word ")), (0.0, Finished())]
+    run = Run(fault=faulty(plan)).play(events)
+    assert (run.shown, len(run.closings)) == (["word "], 1)
+    assert not any(message.is_live for message in run.messages)
+
+
 @given(played=runs(), turns=st.sampled_from([0.0, 0.4]))
 def test_without_faults_nothing_is_left_open_or_to_others(
     played: tuple[list[tuple[float, AgentEvent]], str], turns: float

@@ -30,6 +30,9 @@ from swarm.domain.answers.events import AgentEvent, ToolEnded, ToolStarted
 _CALLS: Final = 500
 """The maximum number of calls shown in one run, so that an agent in a tool loop cannot exhaust the memory."""
 
+_RESULT_CHARACTERS: Final = 4_000
+"""The rest of a longer result is not kept: it is shown to nobody."""
+
 _ARGUMENT_CHARACTERS: Final = 64 * 1024
 """Longer arguments are not kept."""
 
@@ -93,7 +96,9 @@ class Tools:
             case ToolCallEndEvent():
                 self._complete(event.tool_call_id)
             case ToolCallResultEvent():
-                yield from self._end(event.tool_call_id, failed=_has_failed(event) or self._is_caipes_error(event))
+                is_failure = _has_failed(event) or self._is_caipes_error(event)
+                said = event.content if isinstance(event.content, str) else ""
+                yield from self._end(event.tool_call_id, failed=is_failure, result=said[:_RESULT_CHARACTERS])
             case TextMessageContentEvent(delta=delta) | TextMessageChunkEvent(delta=delta) if delta and is_own:
                 yield from self._end_whole_ones()
 
@@ -135,12 +140,12 @@ class Tools:
             if call.is_whole:
                 yield from self._end(call.id)
 
-    def _end(self, id: str, *, failed: bool = False) -> Iterator[AgentEvent]:
+    def _end(self, id: str, *, failed: bool = False, result: str = "") -> Iterator[AgentEvent]:
         call = self.get(id)
         if call and not call.has_ended:
             call.has_ended = True
             call.arguments.clear()
-            yield ToolEnded(id=call.id, failed=failed)
+            yield ToolEnded(id=call.id, failed=failed, result=result)
 
 
 def _has_failed(result: ToolCallResultEvent) -> bool:
