@@ -84,6 +84,7 @@ async def test_a_run_goes_on_in_its_session_when_people_approve_more(office: Off
     assert door.at_once == 0
 
 
+@pytest.mark.long
 async def test_a_run_stops_when_people_reject_more_and_the_thread_is_told_why(office: Office) -> None:
     await budgets(office, tokens=1000)
     door = Spender(0.5, 0.5, tokens=1234)
