@@ -38,7 +38,18 @@ ENDINGS: dict[str, tuple[TurnEnded, str, bool, Ending]] = {
     ),
     "settled by a tool": (TurnEnded(outcome=DONE, text="I did it."), "", True, Over()),
     "settled, then died": (TurnEnded(outcome=FAILED, reason="killed"), "", True, Over()),
-    "stopped": (TurnEnded(outcome=TurnOutcome.CANCELLED), "half", False, Over()),
+    "ended early by the CLI": (
+        TurnEnded(outcome=TurnOutcome.CANCELLED),
+        "half",
+        False,
+        NotDone(reason="the agent ended its turn before it was done"),
+    ),
+    "ended early after a refusal": (
+        TurnEnded(outcome=TurnOutcome.CANCELLED, refused_tools=("execute",)),
+        "half",
+        False,
+        NotDone(reason="people refused what it needed (execute)"),
+    ),
     "nothing": (TurnEnded(outcome=DONE), " \n", False, NotDone(reason=NOTHING)),
     "died with a reason": (TurnEnded(outcome=FAILED, reason="killed"), "half", False, NotDone(reason="killed")),
     "died without": (

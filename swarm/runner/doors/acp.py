@@ -38,6 +38,7 @@ _API_KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _MOST_ASKS: Final = 100
 _MOST_PAGES: Final = 50
 _CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
+_OWN_TOOLS: Final = "mcp__swarm__"
 _HARMLESS: Final = ("read", "glob", "grep", "list", "todowrite", "skill", "swarm_*")
 _ASKING: Final[Mapping[str, Mapping[str, str]]] = {
     "codex-acp": {
@@ -103,7 +104,11 @@ class _Messages:
         self._updated = updated
 
     async def send(self, message: dict[str, Any]) -> None:
-        await self._process.send(message)
+        try:
+            await self._process.send(message)
+        except ConnectionError:
+            if "method" in message:  # an agent that is gone needs no answer
+                raise
 
     async def receive(self) -> dict[str, Any] | None:
         while (message := await self._process.receive()) is not None:
@@ -303,6 +308,8 @@ class _AcpSession:
         if not self.process.is_in_turn or len(self._asks) >= _MOST_ASKS:
             return _CANCELLED
         asked, options = permission_of(self._next_id(), params, self._updates)
+        if asked.tool.startswith(_OWN_TOOLS) and "allow_once" in options:  # the coordinator checks each call
+            return {"outcome": {"outcome": "selected", "optionId": options["allow_once"]}}
         self._options[asked.id] = (asked.tool, options)
         return await self._asked(asked.id, asked)
 

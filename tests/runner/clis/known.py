@@ -95,7 +95,8 @@ class Cli:
 
     def swarm(self, tool: str, **arguments: Any) -> Call:
         """The model's call of a tool of the swarm."""
-        return Call(self.swarm_tool.format(tool), arguments)
+        known_as = tool.replace("-", "_") if self.binary == "codex" else tool
+        return Call(self.swarm_tool.format(known_as), arguments)
 
 
 _ASK_USER: Final = Call("AskUserQuestion", {"questions": [{**QUESTION, "multiSelect": False}]})
