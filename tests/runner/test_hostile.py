@@ -58,7 +58,9 @@ async def test_a_cli_that_misbehaves(office: Office, habit: str, kind: str, *, s
     is_held_open = habit == "stays" and kind == COMMAND and sandboxed  # bubblewrap itself keeps the output open
     if is_held_open:
         status, words = "dead", ("The answer is 42.", "wrote nothing for")
-    limits = {"silence_seconds": 1.0, "silence_limit_seconds": 2.0} if is_held_open or habit in ("hangs", "ignores") else {}
+    limits = (
+        {"silence_seconds": 1.0, "silence_limit_seconds": 2.0} if is_held_open or habit in ("hangs", "ignores") else {}
+    )
     await office.start(provider, door(kind, habit, office), sandbox=sandboxed, exit_seconds=1.0, **limits)
     ts, task_id = await office.delegate()
     await office.ended(task_id, status, within_seconds=60)

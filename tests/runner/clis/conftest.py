@@ -1,4 +1,4 @@
-"""A real CLI behind `swarm run` as a process, a model that the test plays, and a person in the twin who presses buttons."""
+"""A real CLI behind `swarm run`, a model that the test plays, and a person in the twin who presses buttons."""
 
 from __future__ import annotations
 

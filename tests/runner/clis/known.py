@@ -1,6 +1,6 @@
 """The real coding CLIs: where they are found, what they are given, and how their tools are called.
 
-``SWARM_TEST_CODING_CLIS`` names the folder of their commands, as `make coding-clis` prints it.
+`make coding-clis` installs them where they are found; ``SWARM_TEST_CODING_CLIS`` may name another folder of commands.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.support.providers.script import Call
 from tests.support.providers.wire import Wire
 
 FOLDER: Final = "SWARM_TEST_CODING_CLIS"
+INSTALLED: Final = Path(__file__).parents[2] / "coding_clis/node_modules/.bin"
 QUESTION: Final = {
     "header": "Colour",
     "question": "Which colour?",
@@ -31,9 +32,9 @@ QUESTION: Final = {
 
 def path_with(program: str) -> str:
     """The PATH with the program, or a skipped test."""
-    path = os.pathsep.join([os.environ.get(FOLDER, ""), os.environ["PATH"]]).strip(os.pathsep)
+    path = os.pathsep.join([os.environ.get(FOLDER, str(INSTALLED)), os.environ["PATH"]])
     if shutil.which(program, path=path) is None:
-        pytest.skip(f"NOT TESTED HERE: {program} is not installed; `make coding-clis` does, and {FOLDER} names the folder")
+        pytest.skip(f"NOT TESTED HERE: {program} is not installed; `make coding-clis` installs it")
     return path
 
 

@@ -17,7 +17,9 @@ from tests.support.providers.request import Request
 from tests.support.providers.script import Reply, Say
 from tests.support.waiting import wait_until
 
-SECTION = re.search(r"^## Your own loop\n(.*?)^## ", Path("docs/coding-agents.md").read_text(), re.DOTALL | re.MULTILINE)
+SECTION = re.search(
+    r"^## Your own loop\n(.*?)^## ", Path("docs/coding-agents.md").read_text(), re.DOTALL | re.MULTILINE
+)
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", SECTION[1] if SECTION else "", re.DOTALL | re.MULTILINE)
 ANSWER = "Answered by a loop of my own."
 OF = {

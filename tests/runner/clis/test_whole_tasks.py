@@ -1,4 +1,4 @@
-"""The real coding CLIs through whole tasks: `swarm run`, a coordinator and the twin as processes, and a scripted model."""
+"""The real coding CLIs through whole tasks: `swarm run`, a coordinator and the twin, and a scripted model."""
 
 from __future__ import annotations
 
