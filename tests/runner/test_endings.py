@@ -138,6 +138,16 @@ def test_in_the_sandbox_only_the_work_can_be_written_and_the_runners_token_is_hi
     assert ran.stdout.split() == ["work"]
 
 
+@pytest.mark.req("SEC-07", "RUN-02")
+def test_in_the_sandbox_the_state_of_a_cli_that_was_never_used_is_kept(seen_folder: Path) -> None:
+    home, user_home = seen_folder / "runner", seen_folder / "user"
+    home.mkdir()
+    user_home.mkdir()
+    script = f"mkdir -p {user_home}/.local/share/opencode && touch {user_home}/.local/share/opencode/session"
+    subprocess.run([*sandbox("opencode", home, [], user_home), "sh", "-c", script], check=True)
+    assert (user_home / ".local/share/opencode/session").exists()
+
+
 @pytest.mark.req("RUN-02")
 def test_sessions_survive_a_restart_and_an_unreadable_file_only_means_new_ones(tmp_path: Path) -> None:
     kept = KeptSession(provider="claude", workdir="/work", session_id="one", turns=2)

@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.req("RUN-0
 
 def block(office: Office, *words: str) -> str:
     """The block of the documentation with these words, for this coordinator."""
+    found: str
     (found,) = [text for _, text in BLOCKS if all(word in text for word in words)]
     return found.replace("http://127.0.0.1:8080", office.stage.base)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from tests.runner.clis.conftest import PATIENCE_SECONDS, Bench, after
-from tests.runner.clis.known import each
+from tests.runner.clis.known import CLIS, each
 from tests.support.providers.script import Say, Silent
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300), each]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
+@each
 @pytest.mark.req("RUN-01", "RUN-05")
 async def test_a_permission_is_asked_and_given_in_slack_and_a_later_message_continues_the_session(bench: Bench) -> None:
     office = bench.office
@@ -38,6 +43,7 @@ async def test_a_permission_is_asked_and_given_in_slack_and_a_later_message_cont
     assert any("made.txt" in said for said in later.texts)
 
 
+@each
 @pytest.mark.req("RUN-05")
 async def test_a_refused_permission_is_not_called_done(bench: Bench) -> None:
     office = bench.office
@@ -51,6 +57,7 @@ async def test_a_refused_permission_is_not_called_done(bench: Bench) -> None:
     assert not list((office.folder / "swarm").rglob("made.txt"))
 
 
+@each
 @pytest.mark.req("RUN-05", "HITL-01")
 async def test_a_question_is_a_form_in_the_thread_and_its_answer_reaches_the_cli(bench: Bench) -> None:
     if bench.cli.question is None:
@@ -65,6 +72,7 @@ async def test_a_question_is_a_form_in_the_thread_and_its_answer_reaches_the_cli
     assert "blue" in bench.requests[-1].results[-1]
 
 
+@each
 @pytest.mark.req("RUN-01")
 async def test_text_is_shown_while_it_is_written_and_stop_ends_the_cli(bench: Bench) -> None:
     office = bench.office
@@ -79,6 +87,7 @@ async def test_text_is_shown_while_it_is_written_and_stop_ends_the_cli(bench: Be
     assert len(bench.requests) == 1
 
 
+@each
 @pytest.mark.req("RUN-01", "RUN-04")
 async def test_the_cli_uses_a_tool_of_the_swarm_without_asking_anybody(bench: Bench) -> None:
     office = bench.office
@@ -88,3 +97,29 @@ async def test_the_cli_uses_a_tool_of_the_swarm_without_asking_anybody(bench: Be
     await office.ended(task_id, "completed", within_seconds=PATIENCE_SECONDS)
     assert office.name in bench.requests[-1].results[-1]
     assert (await bench.over(ts)).count("I have looked.") == 1
+
+
+@pytest.mark.req("RUN-01", "SEC-07")
+@pytest.mark.parametrize("cli", CLIS[:3], ids=lambda cli: cli.provider)
+async def test_in_the_sandbox_a_cli_works_and_keeps_its_session_also_in_a_home_that_it_has_not_used(
+    bench: Bench,
+) -> None:
+    office = bench.office
+    program = Path(shutil.which(bench.cli.program, path=office.environment["PATH"]) or "")
+    if not shutil.which("bwrap") or program.is_relative_to("/tmp"):
+        pytest.skip("NOT TESTED HERE: needs bubblewrap, and CLIs outside of /tmp, of which a sandbox has its own")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
+        office.environment["HOME"] = home
+        bench.env = bench.cli.environment(bench.model.base_url, Path(home))
+        await bench.start("--sandbox")
+        bench.reply = after(bench.cli.shell("echo made > made.txt; touch $HOME/outside"), then="I made the file.")
+        ts, task_id = await office.delegate("make a file named made.txt")
+        await bench.decide(ts, "approve")
+        await office.ended(task_id, "completed", within_seconds=PATIENCE_SECONDS)
+        assert [path.name for path in (office.folder / "swarm").rglob("made.txt")] == ["made.txt"]
+        assert not (Path(home) / "outside").exists()
+        bench.reply = lambda _request: Say("The same session.")
+        await office.delegate("go on", thread=ts)
+        await bench.until_shown(ts, "The same session.")
+        assert "could not be continued" not in await bench.over(ts)
+        assert len(bench.requests[-1].results) == 1

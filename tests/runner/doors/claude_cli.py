@@ -93,6 +93,10 @@ def turn() -> None:
             say(" ".join(found[id]["behavior"] for id in "ab"))
             denied = [{"tool_name": name} for id, name in (("a", "Bash"), ("b", "Write")) if "message" in found[id]]
             result(permission_denials=denied)
+        case "asks once":
+            ask("a", "Bash", command="rm 1")
+            say(answers(1)["a"]["behavior"])
+            result()
         case "questions":
             choice = {"question": "Which colour?", "header": "Colour", "options": [{"label": "red"}, {"label": "blue"}]}
             many = {"question": "Which sizes?", "header": "Sizes", "options": [{"label": "S"}], "multiSelect": True}
