@@ -132,8 +132,10 @@ def _tool(call: Mapping[str, Any]) -> str:
 
 
 def _mcp_tool(params: Mapping[str, Any], given: object) -> str:
-    """Returns the name of an MCP server's tool, as claude names it, where codex's adapter says that the request is about
-    one. Otherwise it would count as a command, and so would a grant."""
+    """Returns the name of an MCP server's tool, as claude names it, if codex's adapter says that it is one.
+
+    Otherwise it would count as a command, and so would a grant.
+    """
     server, tool = (text_of(object_of(given).get(name)) for name in ("server", "tool"))
     is_mcp = object_of(params.get("_meta")).get("is_mcp_tool_approval") is True
     return f"mcp__{server}__{tool}" if is_mcp and server and tool else ""
