@@ -22,10 +22,12 @@ class Coordinator:
     """Hands out one notice of another agent when the test says so, and notes the renewals."""
 
     def __init__(self) -> None:
+        self.polled = asyncio.Event()
         self.work = asyncio.Event()
         self.renewed = asyncio.Event()
 
     async def poll(self, limit: int) -> list[dict[str, Any]]:
+        self.polled.set()
         await self.work.wait()
         self.work.clear()
         ends = datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS)
@@ -63,7 +65,8 @@ async def test_a_short_lease_that_begins_while_the_runner_waits_is_renewed(tmp_p
     )
     runner = Runner(settings, cast(CoordinatorConnection, coordinator), ScriptedDoor(hangs))
     serving = asyncio.create_task(runner.serve(stopping, at_once))
-    await asyncio.sleep(0)  # the renewals wait already
+    await coordinator.polled.wait()
+    await asyncio.sleep(0)  # the renewals, begun after the polls, wait for their usual time
     coordinator.work.set()
     try:
         async with asyncio.timeout(LEASE_SECONDS):
