@@ -14,10 +14,10 @@ define install
 	|| { echo "uv could not install these; pip tries it, which takes longer"; $(PIP) $(1); }
 endef
 
-.PHONY: demo test proof twin dist lint fmt lock clean help
+.PHONY: demo test proof twin coding-clis dist lint fmt lock clean help
 
 help:  ## Show what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print one address
 	@exec $(BIN)/swarm demo
@@ -30,6 +30,9 @@ proof: $(VENV)/.dev $(VENV)/.npm  ## Every test on both databases, the whole twi
 
 twin: $(VENV)/.dev  ## The twin's part of it: its whole tests; when they are green, the gate leaves them out
 	@exec $(BIN)/python -m tests.gate --twin
+
+coding-clis:  ## Install claude, codex and opencode (1.7 GB) for the long tests that drive them: `make proof` finds them
+	@cd tests/coding_clis && npm ci --silent && echo "They are in $$PWD/node_modules/.bin"
 
 lint: $(VENV)/.dev  ## The quick part of the gate
 	@exec $(BIN)/python -m tests.gate --quick

@@ -16,6 +16,7 @@ NOT_REPORTED: Final = "(delivered by the runner: the agent did not report an end
 
 NOTHING: Final = "the agent ended without an answer"
 _BROKEN: Final = "the agent's program ended without a result"
+_ENDED_EARLY: Final = "the agent ended its turn before it was done"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +37,7 @@ class NotDone:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Over:
-    """Nothing is left to say: the CLI has settled the work itself, or it was stopped."""
+    """Nothing is left to say: the CLI has settled the work itself."""
 
 
 Ending = Answered | NotDone | Over
@@ -45,13 +46,15 @@ Ending = Answered | NotDone | Over
 def ending_of(turn: TurnEnded, *, shown: str, is_settled: bool, replies: Sequence[str] = ()) -> Ending:
     """Returns what the last turn of a run means. ``shown`` is the text that people have seen already,
     and ``replies`` are the answers to follow-ups."""
-    if is_settled or turn.outcome is TurnOutcome.CANCELLED:
+    if is_settled:
         return Over()
     rest = missing_text(shown, turn.text)
     if turn.outcome is TurnOutcome.FAILED:
         return NotDone(reason=turn.reason or _BROKEN, rest=rest)
     if turn.refused_tools:
         return NotDone(reason=f"people refused what it needed ({', '.join(turn.refused_tools)})", rest=rest)
+    if turn.outcome is TurnOutcome.CANCELLED:  # by the CLI: a run that people stop does not come here
+        return NotDone(reason=turn.reason or _ENDED_EARLY, rest=rest)
     if turn.outcome is TurnOutcome.REFUSED:
         return NotDone(reason=turn.reason or "the agent refused", rest=rest)
     answer = (shown + rest).strip()

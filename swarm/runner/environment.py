@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,9 +52,15 @@ def sandbox(kind: str, hidden: Path, writable: Iterable[Path], user_home: Path) 
     """Returns the command that starts a program in a sandbox, to which the program's own command is appended.
 
     The file system is read-only except ``writable``, a private /tmp, and the CLI's own state below ``user_home``; the
-    folder ``hidden`` is empty. The network is left.
+    folder ``hidden`` is empty. The network is left. Missing folders of the state are created: a CLI that has not been
+    used before could not create them itself, and would lose its sessions.
     """
     state = [user_home / name for name in _STATE[kind]]
+    if kind != "acp":  # nobody knows which of them an agent uses
+        for folder in state:
+            if folder.suffix != ".json":
+                with suppress(OSError):  # where the user has no home folder, there is nothing to keep
+                    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     shown = [path for path in (*state, *writable) if path.exists()]
     binds = [word for path in shown for word in ("--bind", str(path), str(path))]
     return (

@@ -77,6 +77,7 @@ class Runner:
         self._renew_seconds = _MOST_RENEW_SECONDS
         self._has_served = False
         self._is_replaced = False  # another runner serves the agent
+        self._has_started = asyncio.Event()  # a run, whose lease may end before the next renewal
 
     async def serve(
         self, stopping: asyncio.Event, at_once: asyncio.Event, ready: Callable[[], object] = lambda: None
@@ -159,6 +160,7 @@ class Runner:
         run = Run(trigger, self._context)
         self._runs[run.token] = run
         self._renew_seconds = _renew_seconds(trigger)
+        self._has_started.set()
         self._tasks.start(run.execute(), f"run {trigger['id']}").add_done_callback(lambda _: self._ended(run))
 
     def _ended(self, run: Run) -> None:
@@ -190,10 +192,22 @@ class Runner:
         except (Refused, Unreachable) as error:  # it comes again
             _log.info("A notice was not finished.", action="runner_notice", error=error.message)
 
-    async def _renew(self) -> None:
+    async def _until_renewal(self) -> None:
+        """Waits from one renewal to the next. The time is that of the shortest lease, also of one that begins now."""
+        since = asyncio.get_running_loop().time()
         while True:
             is_polling = len(self._runs) < self._settings.max_concurrent
-            await asyncio.sleep(self._renew_seconds if is_polling else min(self._renew_seconds, _NOTICES_SECONDS))
+            seconds = self._renew_seconds if is_polling else min(self._renew_seconds, _NOTICES_SECONDS)
+            self._has_started.clear()
+            try:
+                async with asyncio.timeout_at(since + seconds):
+                    await self._has_started.wait()
+            except TimeoutError:
+                return
+
+    async def _renew(self) -> None:
+        while True:
+            await self._until_renewal()
             if not (tokens := [token for token, run in self._runs.items() if run.has_lease]):
                 continue
             try:

@@ -38,7 +38,18 @@ ENDINGS: dict[str, tuple[TurnEnded, str, bool, Ending]] = {
     ),
     "settled by a tool": (TurnEnded(outcome=DONE, text="I did it."), "", True, Over()),
     "settled, then died": (TurnEnded(outcome=FAILED, reason="killed"), "", True, Over()),
-    "stopped": (TurnEnded(outcome=TurnOutcome.CANCELLED), "half", False, Over()),
+    "ended early by the CLI": (
+        TurnEnded(outcome=TurnOutcome.CANCELLED),
+        "half",
+        False,
+        NotDone(reason="the agent ended its turn before it was done"),
+    ),
+    "ended early after a refusal": (
+        TurnEnded(outcome=TurnOutcome.CANCELLED, refused_tools=("execute",)),
+        "half",
+        False,
+        NotDone(reason="people refused what it needed (execute)"),
+    ),
     "nothing": (TurnEnded(outcome=DONE), " \n", False, NotDone(reason=NOTHING)),
     "died with a reason": (TurnEnded(outcome=FAILED, reason="killed"), "half", False, NotDone(reason="killed")),
     "died without": (
@@ -125,6 +136,16 @@ def test_in_the_sandbox_only_the_work_can_be_written_and_the_runners_token_is_hi
     assert not (outside / "wrong").exists()
     assert "secret" not in ran.stdout
     assert ran.stdout.split() == ["work"]
+
+
+@pytest.mark.req("SEC-07", "RUN-02")
+def test_in_the_sandbox_the_state_of_a_cli_that_was_never_used_is_kept(seen_folder: Path) -> None:
+    home, user_home = seen_folder / "runner", seen_folder / "user"
+    home.mkdir()
+    user_home.mkdir()
+    script = f"mkdir -p {user_home}/.local/share/opencode && touch {user_home}/.local/share/opencode/session"
+    subprocess.run([*sandbox("opencode", home, [], user_home), "sh", "-c", script], check=True)
+    assert (user_home / ".local/share/opencode/session").exists()
 
 
 @pytest.mark.req("RUN-02")

@@ -7,8 +7,11 @@ resumed only if the agent lists it or replays its history, since some agents ans
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 from acp import PROTOCOL_VERSION
@@ -35,6 +38,19 @@ _API_KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _MOST_ASKS: Final = 100
 _MOST_PAGES: Final = 50
 _CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
+_OWN_TOOLS: Final = "mcp__swarm__"
+_HARMLESS: Final = ("read", "glob", "grep", "list", "todowrite", "skill", "swarm_*")
+_ASKING: Final[Mapping[str, Mapping[str, str]]] = {
+    "codex-acp": {
+        "INITIAL_AGENT_MODE": "read-only",
+        "CODEX_CONFIG": json.dumps({"features": {"default_mode_request_user_input": True}}),
+    },
+    "opencode": {
+        "OPENCODE_PERMISSION": json.dumps({"*": "ask", **dict.fromkeys(_HARMLESS, "allow")}),
+    },
+}
+"""Variables by which an agent asks people. By default codex lets another model decide, and opencode asks nothing. The
+operator's own values, named by ``--env``, come first."""
 _REASONS: Final = {
     "max_tokens": "the model's limit of tokens is reached",
     "max_turn_requests": "the agent's limit of model requests is reached",
@@ -59,6 +75,8 @@ class AcpDoor:
 
     async def open(self, wanted: SessionWanted) -> CliSession:
         """Starts the agent, and a new session or the one to resume. Raises StartFailed and SessionMissing."""
+        asking = _ASKING.get(Path(self._words[0]).name, {})
+        wanted = replace(wanted, environment={**asking, **wanted.environment})
         session = _AcpSession(await LineProcess.start(self._words, wanted), wanted)
         try:
             await session.start()
@@ -86,7 +104,11 @@ class _Messages:
         self._updated = updated
 
     async def send(self, message: dict[str, Any]) -> None:
-        await self._process.send(message)
+        try:
+            await self._process.send(message)
+        except ConnectionError:
+            if "method" in message:  # an agent that is gone needs no answer
+                raise
 
     async def receive(self) -> dict[str, Any] | None:
         while (message := await self._process.receive()) is not None:
@@ -286,6 +308,8 @@ class _AcpSession:
         if not self.process.is_in_turn or len(self._asks) >= _MOST_ASKS:
             return _CANCELLED
         asked, options = permission_of(self._next_id(), params, self._updates)
+        if asked.tool.startswith(_OWN_TOOLS) and "allow_once" in options:  # the coordinator checks each call
+            return {"outcome": {"outcome": "selected", "optionId": options["allow_once"]}}
         self._options[asked.id] = (asked.tool, options)
         return await self._asked(asked.id, asked)
 

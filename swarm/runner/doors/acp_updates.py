@@ -109,7 +109,7 @@ def permission_of(id: str, params: Mapping[str, Any], updates: TurnUpdates) -> t
     given = call.get("rawInput")
     asked = PermissionAsked(
         id=id,
-        tool=_tool(call),
+        tool=_mcp_tool(params, given) or _tool(call),
         title=_title(call),
         arguments=given if isinstance(given, dict) else {} if given is None else {"input": given},
         can_grant="allow_always" in options,
@@ -129,6 +129,16 @@ def _tool(call: Mapping[str, Any]) -> str:
     """Returns the tool's name. The protocol has only the kind of tool; claude's adapter adds the name."""
     named = object_of(object_of(call.get("_meta")).get("claudeCode")).get("toolName")
     return text_of(named) or text_of(call.get("kind")) or "tool"
+
+
+def _mcp_tool(params: Mapping[str, Any], given: object) -> str:
+    """Returns the name of an MCP server's tool, as claude names it, if codex's adapter says that it is one.
+
+    Otherwise it would count as a command, and so would a grant.
+    """
+    server, tool = (text_of(object_of(given).get(name)) for name in ("server", "tool"))
+    is_mcp = object_of(params.get("_meta")).get("is_mcp_tool_approval") is True
+    return f"mcp__{server}__{tool}" if is_mcp and server and tool else ""
 
 
 def _title(call: Mapping[str, Any]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +46,23 @@ OPTIONS = [
     PermissionOption(option_id="ever", name="Always", kind="allow_always"),
     PermissionOption(option_id="no", name="No", kind="reject_once"),
 ]
+
+OWN, FOREIGN = {"server": "swarm", "tool": "get-task"}, {"server": "files", "tool": "delete"}
+USES: list[tuple[Any, dict[str, Any]]] = [
+    ("mcp__swarm__get-task", {}), (True, OWN), ("mcp__files__delete", OWN), (True, FOREIGN), (None, OWN),
+]  # fmt: skip
+"""Uses of tools: what the adapter says of the tool, and the arguments."""
+
+
+def fork_away() -> None:
+    """Leaves a process behind that has a session of its own, other files, and ignores SIGTERM."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.closerange(0, 1000)
+            time.sleep(3600)
+        os._exit(0)
 
 
 def raw(line: str) -> None:
@@ -119,6 +138,14 @@ class Agent:
         answer = await self.client.request_permission(session_id, call, OPTIONS)
         return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else "cancelled"
 
+    async def use(self, session_id: str, number: int, meta: Any, given: Any) -> str:
+        """Asks about a tool of an MCP server, as claude's and codex's adapters do."""
+        kind = {"claudeCode": {"toolName": meta}} if isinstance(meta, str) else None
+        call = ToolCallUpdate(tool_call_id=f"use-{number}", kind="execute", raw_input=given, field_meta=kind)
+        more = {"is_mcp_tool_approval": True} if meta is True else {}
+        answer = await self.client.request_permission(session_id, call, OPTIONS, **more)
+        return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else "cancelled"
+
     async def habit(self, session_id: str) -> Any:
         match HABIT:
             case "works":
@@ -126,6 +153,15 @@ class Agent:
             case "asks twice":
                 answers = await asyncio.gather(self.ask(session_id, 1), self.ask(session_id, 2))
                 await self.say(session_id, " ".join(answers))
+            case "dies while it asks":
+                asyncio.get_running_loop().call_later(0.2, os._exit, 7)
+                await self.ask(session_id, 1)
+            case "uses tools":
+                for number, (meta, given) in enumerate(USES):
+                    await self.say(session_id, f"{await self.use(session_id, number, meta, given)} ")
+            case "shows its environment":
+                names = ("INITIAL_AGENT_MODE", "CODEX_CONFIG", "OPENCODE_PERMISSION")
+                await self.say(session_id, json.dumps({name: os.environ.get(name) for name in names}))
             case "questions":
                 schema = ElicitationSchema.model_validate(
                     {"type": "object", "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}}}
@@ -165,6 +201,22 @@ class Agent:
                 await self.say(session_id, "Still here.")
             case "silent":
                 await asyncio.Event().wait()
+            case "ignores":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                await self.say(session_id, "I begin.")
+                await asyncio.Event().wait()
+            case "forks":
+                fork_away()
+                await self.say(session_id, "Hello.")
+            case "mute":
+                pass
+            case "stays":
+                await self.say(session_id, "Hello.")
+                asyncio.get_running_loop().call_later(0.2, time.sleep, 3600)  # not even the end of its input ends it
+            case "floods":
+                for _ in range(256):
+                    raw("x" * (1 << 20) + "\n")
+                    await self.say(session_id, "y" * (1 << 20))
             case _:
                 await self.say(session_id, "Hello.")
         return "end_turn"

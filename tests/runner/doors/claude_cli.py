@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import sys
 import time
@@ -92,6 +93,10 @@ def turn() -> None:
             say(" ".join(found[id]["behavior"] for id in "ab"))
             denied = [{"tool_name": name} for id, name in (("a", "Bash"), ("b", "Write")) if "message" in found[id]]
             result(permission_denials=denied)
+        case "asks once":
+            ask("a", "Bash", command="rm 1")
+            say(answers(1)["a"]["behavior"])
+            result()
         case "questions":
             choice = {"question": "Which colour?", "header": "Colour", "options": [{"label": "red"}, {"label": "blue"}]}
             many = {"question": "Which sizes?", "header": "Sizes", "options": [{"label": "S"}], "multiSelect": True}
@@ -128,6 +133,20 @@ def turn() -> None:
             result()
         case "silent":
             time.sleep(3600)
+        case "ignores":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            say("I begin.")
+            time.sleep(3600)
+        case "forks":
+            fork_away()
+            say("Hello.")
+            result()
+        case "mute":
+            result(result="")
+        case "stays":
+            say("Hello.")
+            result()
+            time.sleep(3600)
         case "floods":
             for _ in range(256):
                 sys.stdout.write("x" * TEXT_LINE + "\n")
@@ -136,6 +155,17 @@ def turn() -> None:
         case _:
             say("Hello.")
             result()
+
+
+def fork_away() -> None:
+    """Leaves a process behind that has a session of its own, other files, and ignores SIGTERM."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.closerange(0, 1000)
+            time.sleep(3600)
+        os._exit(0)
 
 
 def main() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 
+from swarm.runner.doors.acp import AcpDoor
 from swarm.runner.port import (
     LogLine,
     PermissionAsked,
@@ -19,6 +21,7 @@ from swarm.runner.port import (
     TurnOutcome,
     UsageReported,
 )
+from tests.runner.doors import acp_agent
 from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
 
 
@@ -74,6 +77,51 @@ async def test_two_permissions_at_once(desk: Desk) -> None:
     first = "ever no" if asked[0].title == "rm 1" else "no ever"
     assert text_in(events) == first
     assert (ended.outcome, ended.refused_tools) == (TurnOutcome.DONE, ("execute",))
+
+
+async def test_an_agent_that_dies_while_it_asks_is_no_error_of_ours(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, ended = await turn_of(await desk.open(desk.acp("dies while it asks")))
+    assert ended.outcome is TurnOutcome.FAILED
+    assert "exit code 7" in ended.reason
+    await desk.sessions[-1].close(0)
+    assert caplog.records == []
+
+
+@pytest.mark.req("RUN-05")
+async def test_the_tools_of_the_swarm_are_allowed_and_others_asked_by_their_names(desk: Desk) -> None:
+    session = await desk.open(desk.acp("uses tools"))
+    asked: list[PermissionAsked] = []
+
+    async def refuse(event: object) -> None:
+        if isinstance(event, PermissionAsked):
+            asked.append(event)
+            await session.permit(event.id, allowed=False)
+
+    events, ended = await turn_of(session, seen=refuse)
+    assert text_in(events) == "yes yes no no no "
+    assert [one.tool for one in asked] == ["mcp__files__delete", "mcp__files__delete", "execute"]
+    assert ended.refused_tools == ("mcp__files__delete", "mcp__files__delete", "execute")
+
+
+@pytest.mark.req("RUN-05")
+@pytest.mark.parametrize("program", ["codex-acp", "opencode", "other"])
+async def test_agents_are_told_to_ask_people_unless_the_operator_says_otherwise(desk: Desk, program: str) -> None:
+    command = desk.folder.parent / program
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} {acp_agent.__file__} "shows its environment" {desk.state}\n')
+    command.chmod(0o700)
+    found = []
+    for given in ({}, {"INITIAL_AGENT_MODE": "agent", "OPENCODE_PERMISSION": '"allow"'}):
+        environment = {**desk.wanted.environment, **given}
+        session = await desk.open(AcpDoor([str(command), "acp"]), environment=environment)
+        found.append(json.loads(text_in((await turn_of(session))[0])))
+    asking, own = found
+    assert asking["INITIAL_AGENT_MODE"] == ("read-only" if program == "codex-acp" else None)
+    rules = json.loads(asking["OPENCODE_PERMISSION"] or "{}")
+    assert list(rules.items())[:1] == ([("*", "ask")] if program == "opencode" else [])
+    assert {name for name, rule in rules.items() if rule != "ask"}.isdisjoint({"bash", "edit", "webfetch", "task"})
+    assert (own["INITIAL_AGENT_MODE"], own["OPENCODE_PERMISSION"]) == ("agent", '"allow"')
 
 
 @pytest.mark.parametrize(

@@ -198,3 +198,28 @@ async def test_a_flood_does_not_grow_memory(desk: Desk) -> None:
             characters += len(getattr(event, "text", ""))
     assert characters > 256 << 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # kB
+
+
+@pytest.mark.req("RUN-05")
+async def test_a_refusal_counts_for_its_turn_also_if_the_cli_does_not_report_it_and_once_is_not_always(
+    desk: Desk,
+) -> None:
+    session = await desk.open(desk.claude("asks once"))
+
+    async def turn(**decision: bool) -> tuple[str, ...]:
+        async def decide(event: object) -> None:
+            if isinstance(event, PermissionAsked):
+                for _ in range(2):  # the second is too late
+                    await session.permit(event.id, **decision)
+
+        return (await turn_of(session, seen=decide))[1].refused_tools
+
+    assert await turn(allowed=False) == ("Bash",)
+    assert await turn(allowed=True) == ()
+    assert await turn(allowed=True, always=True) == ()
+    replies = [one["response"]["response"] for one in desk.noted() if one.get("type") == "control_response"]
+    assert [reply["behavior"] for reply in replies] == ["deny", "allow", "allow"]
+    assert ["updatedPermissions" in reply for reply in replies] == [False, False, True]
+    arguments = desk.noted()[0]["arguments"]
+    assert "--strict-mcp-config" in arguments
+    assert arguments[arguments.index("--allowedTools") + 1] == "mcp__swarm"
