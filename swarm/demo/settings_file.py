@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from swarm.demo.home import DATABASE
+from swarm.demo.home import CODER_HOME, DATABASE
 from swarm.demo.rules.asked import MODEL
 
 WRITER: Final = "writer"
@@ -50,6 +50,11 @@ class Plan:
     database_url: str | None = field(default=None, repr=False)  # the environment's
     operator_token: str | None = field(default=None, repr=False)  # the environment's
     work_tree: Path | None = None  # created for the assistant's git tool
+    no_coder: str = ""  # why there is no coder
+
+    @property
+    def coder_home(self) -> Path:
+        return self.home / CODER_HOME
 
     @property
     def base_url(self) -> str:

@@ -29,6 +29,8 @@ from swarm.processes.background import BackgroundTasks
 
 _JOBS: Final = (
     (re.compile(r"\bhow many lines\b|\bcount\b"), "counter", "Count the lines of code"),
+    (re.compile(r"\bfix\b.*\btest\b|\bfailing test\b"), "coder", "Fix the failing test"),
+    (re.compile(r"\badd a (?P<what>test\b.*)"), "coder", "Add a {what}"),
     (re.compile(r"\b(?:find|search(?: for)?|where is)\b\s*(?P<what>.*)"), "finder", "Find {what}"),
 )
 """The patterns of requests, each with the worker and the title of the task."""
@@ -37,8 +39,7 @@ _HELP: Final = (
     "I am a small rule-driven program, not a model. I answer `hello`, `what time is it?` and `repeat after me: …` "
     "myself, "
     "and delegate other work to my workers: `how many lines of Python are in this repository?` (the counter), `find "
-    "Ingest` (the "
-    "finder). While a worker is working, your messages in the thread reach it without a mention; `stop` stops it."
+    "Ingest` (the finder), `fix the failing test` (the coder). While a worker is working, your messages in the thread reach it without a mention; `stop` stops it."
 )
 
 
