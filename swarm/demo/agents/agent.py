@@ -37,9 +37,9 @@ _JOBS: Final = (
 
 _HELP: Final = (
     "I am a small rule-driven program, not a model. I answer `hello`, `what time is it?` and `repeat after me: …` "
-    "myself, "
-    "and delegate other work to my workers: `how many lines of Python are in this repository?` (the counter), `find "
-    "Ingest` (the finder), `fix the failing test` (the coder). While a worker is working, your messages in the thread reach it without a mention; `stop` stops it."
+    "myself, and delegate other work to my workers: `fix the failing test` (the coder), `how many lines of Python are "
+    "in this repository?` (the counter), `find Ingest` (the finder). While a worker is working, your messages in the "
+    "thread reach it without a mention; `stop` stops it."
 )
 
 
@@ -109,7 +109,7 @@ def _answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequen
     if earlier:
         return f"You said: {said or 'nothing'}. The thread has {len(context)} messages now, and I have read them all."
     if re.match(r"(hello|hi|hey|good (morning|evening))\b", said):
-        return f"Hello {person}! I am **{name}**, a rule-driven program. Ask for `help`, or continue in this thread."
+        return f"Hello {person}! I am **{name}**, a rule-driven program. Try `fix the failing test`, or ask for `help`."
     return f"You said: {said or 'nothing'}. I am **{name}**, a small rule-driven program; ask for `help`."
 
 

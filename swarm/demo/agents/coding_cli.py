@@ -227,7 +227,7 @@ def candidates(text: str) -> Iterator[tuple[int, str, str, str]]:
 
 
 async def _searched(cwd: Path) -> tuple[str, int, str, str, str] | None:
-    """Tries changes in a copy of a folder. Returns the first one with which all tests pass: the file, and the change."""
+    """Tries changes in a copy of a folder. Returns the first one that lets all tests pass, with its file."""
     with tempfile.TemporaryDirectory(prefix="swarm-demo-") as name:
         copy = Path(name) / "copy"
         copytree(cwd, copy, ignore=ignore_patterns(".git"))
