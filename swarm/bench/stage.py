@@ -277,6 +277,17 @@ class Cluster:
             connection.close()
         operator.close()
 
+    @property
+    def folder(self) -> Path:
+        """A folder for this measurement, which is removed afterwards."""
+        return self._place.folder
+
+    async def start(self, name: str, *arguments: str, environment: Mapping[str, str]) -> tuple[Child, Path]:
+        """Starts ``swarm`` with these arguments, as another process of the measurement. Returns it with its log."""
+        log = self.folder / f"{name}.log"
+        env = {**self._place.environment, **environment}
+        return await _started(log, "swarm", *arguments, cwd=self.folder, env=env), log
+
     async def backlog(self) -> dict[str, int]:
         """Returns the open work, by kind."""
         backlog: dict[str, int] = (await self.members[0].get("/readyz")).json()["backlog"]
