@@ -229,7 +229,7 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
         (upload,) = await twin.calls("files.completeUploadExternal", since=since)
         assert f"{branch.removeprefix('swarm/')}.diff" in _shown(upload)
         streamed = _shown(*[call for call in await twin.calls(since=since) if "Stream" in call["method"]])
-        assert all(step in streamed for step in ("Find the mistake", "python -m unittest", "Edit prices.py"))
+        assert all(step in streamed for step in ("Run the tests", "Find the mistake", "Edit prices.py"))
         assert _tests_pass(shop, branch)
         assert not _tests_pass(shop, "main")
 

@@ -40,16 +40,12 @@ PAUSE_SECONDS: Final = 0.6
 """The pause after a step. Without it, the work would end before people could follow it."""
 
 TEST_SECONDS: Final = 60
-_TEST_COMMAND: Final = "python -m unittest"
-_SHOWN_LINES: Final = 8
+_SHOWN_LINES: Final = 6
 
 _HELP: Final = (
     "I am a small rule-driven program that stands for a coding CLI. I understand `fix the failing test` and `add a "
     "test for zero` (or another number)."
 )
-_FIX: Final = ("Run the tests", "Find the mistake", "Correct it", "Run the tests again")
-_ADD: Final = ("Write the test", "Run the tests")
-
 _ASKED: Final = re.compile(
     r"^<(?P<kind>task|new_message) marker=\"(?P<mark>\w+)\">\n(?P<body>.*?)\n</(?P=kind) marker=\"(?P=mark)\">$",
     re.DOTALL | re.MULTILINE,
@@ -103,26 +99,15 @@ def wanted(prompt: str) -> str:
 class Turn:
     """One turn: its steps and texts for the client, and its work in the session's folder."""
 
-    def __init__(self, client: Any, session: Session, plan: Sequence[str]) -> None:
+    def __init__(self, client: Any, session: Session) -> None:
         self._client = client
         self._session = session
-        self._plan = plan
         self._cwd = Path(session.cwd)
         self._calls = 0
 
     async def say(self, text: str) -> None:
-        """Adds text to the answer. The client begins a paragraph after a tool call."""
-        await self._client.session_update(self._session.id, helpers.update_agent_message_text(text))
-
-    async def at(self, step: int) -> None:
-        """Shows the plan, with the steps before this one as completed."""
-        states = [
-            "completed" if n < step else "in_progress" if n == step else "pending" for n in range(len(self._plan))
-        ]
-        entries = [
-            helpers.plan_entry(title, status=cast("Any", how)) for title, how in zip(self._plan, states, strict=True)
-        ]
-        await self._client.session_update(self._session.id, helpers.update_plan(entries))
+        """Adds lines to the answer. The client begins a paragraph after a tool call."""
+        await self._client.session_update(self._session.id, helpers.update_agent_message_text(f"{text}\n"))
 
     async def call(self, title: str, kind: Any, work: Callable[[], Awaitable[T]]) -> T:
         """Does a piece of work, shown as a tool call."""
@@ -137,7 +122,7 @@ class Turn:
 
     async def tests(self) -> tuple[bool, str]:
         """Runs the tests. Returns whether all pass, and what they print."""
-        return await self.call(_TEST_COMMAND, "execute", lambda: _tested(self._cwd))
+        return await self.call("Run the tests: python -m unittest", "execute", lambda: _tested(self._cwd))
 
     async def edit(self, path: str, new: str, what: str) -> bool:
         """Asks whether a file may get a new content, and writes it. Returns whether it was allowed."""
@@ -162,33 +147,27 @@ class Turn:
 
     async def fix(self) -> None:
         """Corrects the mistake that lets a test fail."""
-        await self.at(0)
         passes, printed = await self.tests()
         if passes:
             await self.say("All tests pass, so there is nothing to fix.")
             return
         await self.say(f"A test fails:\n```\n{failure(printed)}\n```")
-        await self.at(1)
-        found = await self.call("Try small changes in a copy", "think", lambda: _searched(self._cwd))
+        found = await self.call("Find the mistake: try small changes in a copy", "think", lambda: _searched(self._cwd))
         if found is None:
             await self.say("**Not fixed**: none of the small changes that I know makes the tests pass.")
             return
         path, line, old, new, content = found
         await self.say(f"With `{new}` in place of `{old}` in `{path}`, line {line}, a copy passes all tests.")
-        await self.at(2)
         if not await self.edit(path, content, f"corrected `{path}`"):
             await self.say(f"**Not fixed**: I may not edit `{path}`, so the test still fails.")
             return
-        await self.at(3)
         passes, printed = await self.tests()
         await self.say(f"**Fixed.** {_verdict(passes, printed)}")
-        await self.at(4)
 
     async def add(self, number: int) -> None:
         """Adds a test for a number of pieces."""
-        await self.at(0)
         if self._session.done:
-            await self.say(f"In this session, I have {' and '.join(self._session.done)}. ")
+            await self.say(f"In this session, I have {' and '.join(self._session.done)}.")
         (file,) = self._cwd.glob("test_*.py")
         old, name = file.read_text(encoding="utf-8"), f"test_{number or 'zero'}_pieces"
         if name in old:
@@ -199,21 +178,20 @@ class Turn:
         if not await self.edit(file.name, old.replace(_END, method + _END), f"added `{name}`"):
             await self.say(f"I may not edit `{file.name}`, so there is **no new test**.")
             return
-        await self.at(1)
         passes, printed = await self.tests()
         await self.say(f"I have added `{name}`. {_verdict(passes, printed)}")
-        await self.at(2)
 
 
 def changed_lines(old: str, new: str) -> list[str]:
-    """Returns the lines of a diff without context."""
-    return list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[2:]
+    """Returns the lines of a diff that begin with a sign."""
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0)
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def failure(printed: str) -> str:
     """Returns the lines of the tests' output that name the failure."""
-    kept = [line for line in printed.splitlines() if re.match(r"FAIL|ERROR|\s+self\.|\w*Error:|Ran |FAILED", line)]
-    return "\n".join(kept[:_SHOWN_LINES])
+    kept = [line for line in printed.splitlines() if re.match(r"FAIL:|ERROR:|\s+self\.|\w*Error:", line)]
+    return "\n".join(line.partition(" (test")[0] for line in kept[:_SHOWN_LINES])
 
 
 def candidates(text: str) -> Iterator[tuple[int, str, str, str]]:
@@ -312,11 +290,11 @@ class CodingAgent:
 
     async def _answer(self, session: Session, text: str) -> None:
         if number := _NUMBER.search(text):
-            await Turn(self._client, session, _ADD).add(int(number["number"].replace("zero", "0")))
+            await Turn(self._client, session).add(int(number["number"].replace("zero", "0")))
         elif re.search(r"\bfix\b|\bfailing\b", text):
-            await Turn(self._client, session, _FIX).fix()
+            await Turn(self._client, session).fix()
         else:
-            await Turn(self._client, session, ()).say(_HELP)
+            await Turn(self._client, session).say(_HELP)
 
 
 if __name__ == "__main__":
