@@ -49,7 +49,7 @@ async def test_a_person_asks_in_a_channel_and_goes_on_in_the_thread(demo: Demo, 
 async def test_a_person_lets_the_coder_fix_a_test(demo: Demo, twin: TwinClient) -> None:
     await twin.say("Good morning! The release notes are ready for a last look.", user="bob")
     await twin.say("I will read them after lunch :+1:", user="carol")
-    async with browser(width=1280, height=1230) as context:
+    async with browser(width=1280, height=1290) as context:
         page = await context.new_page()
         await page.goto(demo.url)
         await page.wait_for_selector("body[data-ready]")
