@@ -38,6 +38,7 @@ sleep "$1"
 echo "answer $name"
 """
 _SHOWN: Final = re.compile(r"\b(begin|answer) (m\d+)\b")
+_SHOWN_LOST: Final = 5
 _LOOK_SECONDS: Final = 2.0
 _NEWEST: Final = 200  # tasks that the coordinator lists at once, more than begin between two looks
 _READY: Final = "Ctrl-C stops."  # in the first line of a runner
@@ -63,11 +64,13 @@ async def measure(plan: RunnersPlan, say: Say) -> list[Figure]:
         await people.settled(processes)
         await cancelled([look])
         runners.check()
+        for name in people.lost()[:_SHOWN_LOST]:
+            say(f"lost: {people.story(name)}")
         count = len(people.done_at)
         figure = partial(Figure, "runners")
         found = [
             figure("tasks done", count, "", Better.HIGHER),
-            figure("tasks lost", people.lost(), "", target=0),
+            figure("tasks lost", len(people.lost()), "", target=0),
             figure("tasks or answers doubled", people.doubled(), "", target=0),
             figure("tasks tried more than once", people.repeated(), "", target=0),
             figure("leases lost", await processes.expired_leases() + runners.leases_lost(), "", target=0),
@@ -142,10 +145,18 @@ class _People:
             await asyncio.sleep(_LOOK_SECONDS / 10)
             await self.look(processes)
 
-    def lost(self) -> int:
-        """Returns the number of messages whose task was not completed, or whose answer people do not see."""
+    def lost(self) -> list[str]:
+        """Returns the messages whose task was not completed, or whose answer people do not see."""
         completed = {name for name, task in self._by_name() if task["status"] == "completed"}
-        return sum(name not in completed or not self._shown(name) for name in self._threads)
+        return [name for name in self._threads if name not in completed or not self._shown(name)]
+
+    def story(self, name: str) -> str:
+        """Returns what became of a message: the states of its tasks, and what people see."""
+        tasks = [
+            f"{task['status']} {task['agent']} {task['error'] or ''}" for one, task in self._by_name() if one == name
+        ]
+        texts = [str(message["text"]) for message in self.slack.messages(*self._threads[name])]
+        return f"{name}, tasks {tasks}, thread {texts}"
 
     def doubled(self) -> int:
         """Returns the number of surplus tasks and answers."""
@@ -239,6 +250,8 @@ async def _teams(plan: RunnersPlan, processes: Cluster) -> AsyncIterator[tuple[S
     try:
         await runners.until_ready()
         yield leads, runners
+        if ended := [task for task in playing if task.done()]:
+            raise BenchError(f"a lead ended by itself: {ended[0].exception()!r}")
     finally:
         await asyncio.shield(runners.stop())
         await cancelled(playing)

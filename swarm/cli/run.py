@@ -54,18 +54,20 @@ def run(
     SWARM_TOKEN (from `swarm agents add`) lets the worker in. The first start registers it; its token is then kept.
 
     Ctrl-C stops in order: work that does not end within 5 seconds is given back. A second Ctrl-C stops at once.
+    docs/coding-agents.md has all steps, and what to do when something does not work.
 
     Parameters
     ----------
     name
         The worker's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
     provider
-        claude, codex, opencode, acp:COMMAND (an agent of the Agent Client Protocol), or command:COMMAND (a program: the
-        prompt on standard input or in place of {prompt}, the answer on standard output).
+        claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client Protocol), or
+        command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on standard
+        output). The program must be installed, and logged in by its own command.
     url
         The coordinator's address; by default that of the coordinator on this machine.
     workdir
-        One folder for all work. By default each thread has a folder of its own.
+        One folder for all work, created if it is missing. By default each thread has a folder of its own.
     repo
         A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it.
     show_diff
