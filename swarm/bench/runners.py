@@ -32,7 +32,7 @@ from swarm.bench.stage import UNPACED, BenchAgent, Cluster, last_words, stage
 from swarm.processes.child import Child
 
 _CLI: Final = """\
-name=$(tr -cs a-z0-9 '\\n' | grep -m 1 '^m[0-9][0-9]*$')
+name=$(sed -n 's/^title: "\\(m[0-9]*\\)"$/\\1/p')
 echo "begin $name"
 sleep "$1"
 echo "answer $name"
