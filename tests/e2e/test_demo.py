@@ -261,6 +261,7 @@ async def test_without_git_the_demo_says_that_there_is_no_coder(processes: Proce
     process = processes.start("demo", SWARM, "demo", env=ports | {"PATH": str(processes.folder)})
     await process.says("^There is no coder in this demo: git is not installed.$")
     assert "@swarm fix" not in process.output
+    assert "fix the failing test" not in (processes.folder / ".demo" / "swarm.yaml").read_text()
     twin = TwinClient(f"http://127.0.0.1:{ports['TWIN_PORT']}", http)
     ts = await twin.say("@swarm fix the failing test")
     seen = await twin.until(ts, _is_answered)
@@ -367,6 +368,7 @@ async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, 
     settings = yaml.safe_load((demo.processes.folder / ".demo" / "swarm.yaml").read_text())
     work_tree = Path(settings["tools"]["work_tree"])
     assert work_tree.is_dir()
+    assert settings["channel_defaults"]["suggested_prompts"][0]["message"] == "fix the failing test"
     demo.process.send(number)
     assert await demo.process.exit_code(END_SECONDS) == 0
     assert not work_tree.exists()
@@ -436,12 +438,17 @@ async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> 
 def test_a_demo_begins_anew_but_only_where_a_demo_was_before(tmp_path: Path) -> None:
     database = tmp_path / home.DATABASE
     database.write_text("somebody's")
+    work = tmp_path / home.CODER_HOME / "shop"
+    work.mkdir(parents=True)
     with home.held(tmp_path, begins_anew=True):
         assert database.exists()
+        assert work.exists()
     with home.held(tmp_path, begins_anew=False):
         assert database.exists()
+        assert work.exists()
     with home.held(tmp_path, begins_anew=True):
         assert not database.exists()
+        assert not work.exists()
 
 
 @pytest.mark.long
