@@ -253,6 +253,7 @@ class Cluster:
     def __init__(self, members: Sequence[_Coordinator], place: _Scratch, settled_at: float) -> None:
         self.members = members
         self._place = place
+        self.folder = place.folder  # of this measurement, and removed afterwards
         self._settled_at = settled_at
 
     async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[BenchAgent]:
@@ -276,11 +277,6 @@ class Cluster:
             (await connection.call("GET", "/poll?wait_seconds=0&limit=1")).json()
             connection.close()
         operator.close()
-
-    @property
-    def folder(self) -> Path:
-        """A folder for this measurement, which is removed afterwards."""
-        return self._place.folder
 
     async def start(self, name: str, *arguments: str, environment: Mapping[str, str]) -> tuple[Child, Path]:
         """Starts ``swarm`` with these arguments, as another process of the measurement. Returns it with its log."""
