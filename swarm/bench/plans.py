@@ -117,6 +117,23 @@ class TeamPlan(SharedPlan):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RunnersPlan(Plan):
+    """``swarm bench runners``."""
+
+    runners: int = 10
+    """Number of runners, each a process with a lead of its own."""
+
+    concurrent: int = 3
+    """Number of runs that a runner has at once."""
+
+    seconds: float = 600
+    """Duration of the measurement in seconds; tasks that have begun are finished."""
+
+    work_seconds: float = 20
+    """Duration of the CLI's work on a task in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StreamPlan(Plan):
     """``swarm bench stream``."""
 

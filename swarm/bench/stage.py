@@ -253,6 +253,7 @@ class Cluster:
     def __init__(self, members: Sequence[_Coordinator], place: _Scratch, settled_at: float) -> None:
         self.members = members
         self._place = place
+        self.folder = place.folder  # of this measurement, and removed afterwards
         self._settled_at = settled_at
 
     async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[BenchAgent]:
@@ -276,6 +277,12 @@ class Cluster:
             (await connection.call("GET", "/poll?wait_seconds=0&limit=1")).json()
             connection.close()
         operator.close()
+
+    async def start(self, name: str, *arguments: str, environment: Mapping[str, str]) -> tuple[Child, Path]:
+        """Starts ``swarm`` with these arguments, as another process of the measurement. Returns it with its log."""
+        log = self.folder / f"{name}.log"
+        env = {**self._place.environment, **environment}
+        return await _started(log, "swarm", *arguments, cwd=self.folder, env=env), log
 
     async def backlog(self) -> dict[str, int]:
         """Returns the open work, by kind."""

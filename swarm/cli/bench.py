@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
-from swarm.bench.plans import DecisionsPlan, LoopPlan, StormPlan, StreamPlan, TeamPlan
+from swarm.bench.plans import DecisionsPlan, LoopPlan, RunnersPlan, StormPlan, StreamPlan, TeamPlan
 from swarm.telemetry import log
 
 T = TypeVar("T")
@@ -46,6 +46,16 @@ def _bench_team(*, plan: _Options[TeamPlan] = TeamPlan(), repeat: _Repeat = 1, j
 
     log.configure("warning")
     return figures.main(lambda: {"team": partial(team.measure, plan)}, repeat, json_file)
+
+
+@bench.command(name="runners")
+def _bench_runners(*, plan: _Options[RunnersPlan] = RunnersPlan(), json_file: _JsonFile = None) -> int:
+    """Measure runners of coding CLIs, which are scripts here: ten times three tasks at once, for ten minutes. The exit
+    code is 1 if a task or a lease is lost, or a task is done twice."""
+    from swarm.bench import figures, runners
+
+    log.configure("warning")
+    return figures.main(lambda: {"runners": partial(runners.measure, plan)}, 1, json_file, verdict=True)
 
 
 @bench.command(name="stream")

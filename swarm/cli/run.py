@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,12 +18,14 @@ from swarm.cli.terminal import Terminal
 from swarm.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:  # loaded late, since other commands do without
+    from swarm.config import Settings
     from swarm.runner.home import Keys
     from swarm.runner.settings import RunnerSettings
 
 
 def run(
     name: str,
+    /,
     *,
     provider: str,
     url: Annotated[str | None, Parameter(env_var="SWARM_URL")] = None,
@@ -51,18 +55,20 @@ def run(
     SWARM_TOKEN (from `swarm agents add`) lets the worker in. The first start registers it; its token is then kept.
 
     Ctrl-C stops in order: work that does not end within 5 seconds is given back. A second Ctrl-C stops at once.
+    docs/coding-agents.md has all steps, and what to do when something does not work.
 
     Parameters
     ----------
     name
         The worker's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
     provider
-        claude, codex, opencode, acp:COMMAND (an agent of the Agent Client Protocol), or command:COMMAND (a program: the
-        prompt on standard input or in place of {prompt}, the answer on standard output).
+        claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client Protocol), or
+        command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on standard
+        output). The program must be installed, and logged in by its own command.
     url
         The coordinator's address; by default that of the coordinator on this machine.
     workdir
-        One folder for all work. By default each thread has a folder of its own.
+        One folder for all work, created if it is missing. By default each thread has a folder of its own.
     repo
         A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it.
     show_diff
@@ -85,41 +91,54 @@ def run(
     home
         The folder of this runner; by default $SWARM_HOME/runners/NAME.
     """
-    from swarm.app import home as swarm_home
-    from swarm.cli.commands import base_prompt
-    from swarm.config import load
-    from swarm.domain.model.agents import Role
-    from swarm.domain.text import secrets
-    from swarm.runner.environment import check_sandbox, cli_environment
-    from swarm.runner.home import Keys
+    from swarm.runner.environment import check_program, check_sandbox, cli_environment
     from swarm.runner.settings import RunnerSettings, kind_of, system_prompt
-    from swarm.telemetry import log
 
+    kind, environment = kind_of(provider), cli_environment(os.environ, env)
     if sandbox:
         check_sandbox()
-    settings = load()
-    keys = Keys.found(os.environ, settings.home.expanduser() / "operator.token")
-    secrets.hide([os.environ[one] for one in env if one in os.environ] + keys.all)
-    log.configure(settings.log.level)
-    base = base_prompt(Role.WORKER, swarm_home.prompts(settings) / "worker.md")
+    check_program(provider, environment)
+    settings, keys = _prepared(env)
     wanted = RunnerSettings(
         name=_name(name),
         provider=provider,
         home=(home or settings.home / "runners" / name).expanduser().resolve(),
-        url=url or settings.http.address,
-        system_prompt=system_prompt(kind_of(provider), base),
+        url=_url(url) or settings.http.address,
+        system_prompt=system_prompt(kind, _base_prompt(settings)),
         description=description,
         capabilities=capability,
         max_concurrent=_concurrent(max_concurrent),
         workdir=workdir.expanduser().resolve() if workdir else None,
-        repo=_repo(repo, workdir),
+        repo=_repo(repo, workdir, show_diff=show_diff),
         show_diff=show_diff,
-        environment=cli_environment(os.environ, env),
+        environment=environment,
         sandbox=sandbox,
-        silence_limit_seconds=silence_limit,
-        cost_limit_dollars=cost_limit,
+        silence_limit_seconds=_positive("--silence-limit", silence_limit),
+        cost_limit_dollars=_positive("--cost-limit", cost_limit),
     )
     asyncio.run(_serve(wanted, keys))
+
+
+def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
+    """Loads the settings and the keys, begins the log, and hides all secrets from texts and the log."""
+    from swarm.config import load
+    from swarm.domain.text import secrets
+    from swarm.runner.home import Keys
+    from swarm.telemetry import log
+
+    settings = load()
+    keys = Keys.found(os.environ, settings.home.expanduser() / "operator.token")
+    secrets.hide([os.environ[one] for one in env] + keys.all)
+    log.configure(settings.log.level)
+    return settings, keys
+
+
+def _base_prompt(settings: Settings) -> str:
+    from swarm.app import home
+    from swarm.cli.commands import base_prompt
+    from swarm.domain.model.agents import Role
+
+    return base_prompt(Role.WORKER, home.prompts(settings) / "worker.md")
 
 
 async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
@@ -168,9 +187,29 @@ def _concurrent(count: int) -> int:
     return count
 
 
-def _repo(repo: str | None, workdir: Path | None) -> str | None:
-    if repo and workdir:
+def _url(url: str | None) -> str | None:
+    if url and not re.match(r"https?://[^/]", url):
+        raise ConfigurationError(f"--url is {url!r}: an address such as http://127.0.0.1:8080 is expected.")
+    return url
+
+
+def _positive(option: str, value: float | None) -> float | None:
+    if value is not None and not value > 0:
+        raise ConfigurationError(f"{option} is {value:g}: a number above 0 is expected.")
+    return value
+
+
+def _repo(repo: str | None, workdir: Path | None, *, show_diff: bool) -> str | None:
+    if not repo:
+        if show_diff:
+            raise ConfigurationError("--show-diff needs --repo: only a worktree has a diff.")
+        return None
+    if workdir:
         raise ConfigurationError("--repo and --workdir exclude each other: a worktree is a work directory.")
-    if repo and (local := Path(repo).expanduser()).exists():
+    if not shutil.which("git"):
+        raise ConfigurationError("--repo needs git, which is not installed on this machine.")
+    if (local := Path(repo).expanduser()).exists():
         return str(local.resolve())
+    if ":" not in repo:
+        raise ConfigurationError(f"--repo is {repo!r}, which is neither a folder nor the URL of a repository.")
     return repo

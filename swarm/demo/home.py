@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ LOCK: Final = "demo.lock"
 the same folder as a demo's."""
 
 DATABASE: Final = "swarm.db"
+CODER_HOME: Final = "coder"
 
 
 class InUse(Exception):
@@ -26,8 +28,9 @@ class InUse(Exception):
 def held(home: Path, *, begins_anew: bool) -> Iterator[None]:
     """Locks the home for the duration of the block. Raises InUse, or OSError if the home cannot be created.
 
-    ``begins_anew`` removes the database of an earlier demo. The twin keeps its workspace in memory, so earlier threads
-    no longer exist, and answers in them would fail. A database without the demo's lock file is kept.
+    ``begins_anew`` removes the database of an earlier demo, and the coder's work. The twin keeps its workspace in
+    memory, so earlier threads no longer exist, and answers in them would fail. A database without the demo's lock file
+    is kept.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = home / LOCK
@@ -46,6 +49,7 @@ def held(home: Path, *, begins_anew: bool) -> Iterator[None]:
         if begins_anew and was_a_demos:
             for ending in ("", "-wal", "-shm", "-journal"):
                 (home / f"{DATABASE}{ending}").unlink(missing_ok=True)
+            shutil.rmtree(home / CODER_HOME, ignore_errors=True)
         yield
 
 

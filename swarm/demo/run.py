@@ -17,7 +17,7 @@ from typing import Final
 import httpx2
 import orjson
 
-from swarm.demo import home, settings_file
+from swarm.demo import home, settings_file, shop
 from swarm.demo.processes import Died, Parts
 from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Plan, coordinator_settings, plan
 from swarm.demo.tools import Tools
@@ -50,10 +50,19 @@ async def _run_until_stopped(demo: Plan) -> int:
             home.held(demo.home, begins_anew=not demo.slack and demo.database_url is None),
             home.work_tree(Path.cwd(), demo.home) as tree,
         ):
-            return await _run_parts(replace(demo, work_tree=tree), stop)
+            return await _run_parts(replace(demo, work_tree=tree, no_coder=_no_coder(demo)), stop)
     except home.InUse as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def _no_coder(demo: Plan) -> str:
+    """Makes the coder's repository. Returns why there can be no coder, or an empty string."""
+    try:
+        shop.make(demo.coder_home)
+    except shop.NoRepository as error:
+        return str(error)
+    return ""
 
 
 async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
@@ -84,13 +93,15 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
         return 0
     await starting
     print(f"Open {demo.base_url if demo.slack else demo.twin_url}", flush=True)
+    first = "how many lines of Python are in this repository?" if demo.no_coder else "fix the failing test"
     print(
-        'Type "@swarm how many lines of Python are in this repository?" in #general, '
-        'or "swarm#writer tell me about this repository". Ctrl-C ends everything.',
+        f'Type "@swarm {first}" in #general, or "swarm#writer tell me about this repository". Ctrl-C ends everything.',
         f'With memory and tools: "swarm#{ROUTER} what is 6 times 7?", "swarm#{ASSISTANT} what is agntcy".',
         sep="\n",
         flush=True,
     )
+    if demo.no_coder:
+        print(f"There is no {shop.CODER} in this demo: {demo.no_coder}.", file=sys.stderr, flush=True)
     for trouble in filter(None, map(_trouble_of_model, parts.log_of("coordinator"))):
         print(trouble, file=sys.stderr, flush=True)
     death = asyncio.create_task(parts.first_death())
@@ -153,11 +164,21 @@ async def _employ_agents(demo: Plan, parts: Parts) -> None:
     """Registers the polling agents, passes them their tokens, and waits until all are online."""
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
+        if not demo.no_coder:
+            await _start_coder(demo, parts, http)
         for name, role, description in AGENTS:
             token = await _token(parts, http, name, role, description)
             _hand_over(token, _token_file(demo, name))
-        await _until_online(parts, http)
+        await _until_online(demo, parts, http)
     await _try_tools(demo, token)
+
+
+async def _start_coder(demo: Plan, parts: Parts, http: httpx2.AsyncClient) -> None:
+    """Starts ``swarm run``, which, unlike the other agents, needs a coordinator from its start on."""
+    _say(f"starting the agent {shop.CODER}")
+    token = await _token(parts, http, shop.CODER, "worker", "Corrects code and writes tests, in a git repository.")
+    settings = {"SWARM_TOKEN": token, "SWARM_HOME": str(demo.home), "SWARM_CONFIG": os.devnull}
+    await parts.start(shop.CODER, shop.runner_arguments(demo.coder_home, demo.base_url), settings)
 
 
 async def _try_tools(demo: Plan, token: str) -> None:
@@ -241,12 +262,13 @@ async def _until(parts: Parts, url: str, what: str) -> None:
         await _wait_for(parts, answers, what)
 
 
-async def _until_online(parts: Parts, http: httpx2.AsyncClient) -> None:
+async def _until_online(demo: Plan, parts: Parts, http: httpx2.AsyncClient) -> None:
     async def all_online() -> bool:
         agents = (await http.get("/agents")).raise_for_status().json()["agents"]
         online = {agent["name"] for agent in agents if agent["status"] == "online"}
         built_in = {agent["name"] for agent in agents if agent["reach"] == "builtin"}
-        return online >= {WRITER, *(name for name, _, _ in AGENTS)} | built_in
+        coder = set() if demo.no_coder else {shop.CODER}
+        return online >= {WRITER, *(name for name, _, _ in AGENTS)} | built_in | coder
 
     await _wait_for(parts, all_online, "An agent")
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from swarm.demo.home import DATABASE
+from swarm.demo.home import CODER_HOME, DATABASE
 from swarm.demo.rules.asked import MODEL
 
 WRITER: Final = "writer"
@@ -22,6 +22,14 @@ ASSISTANT: Final = "assistant"
 
 OWN_FILE: Final = "swarm.yaml"
 OWN_SERVERS: Final = "servers_config.json"
+
+_PROMPTS: Final = (
+    "fix the failing test",
+    "how many lines of Python are in this repository?",
+    "swarm#writer tell me about this repository",
+    "swarm#assistant write down: buy milk",
+)
+"""The prompts to choose from in a new conversation."""
 
 PAPERS: Final = Path(__file__).parent / "papers"
 """The documents that are searched if the folder's own settings name none."""
@@ -50,6 +58,11 @@ class Plan:
     database_url: str | None = field(default=None, repr=False)  # the environment's
     operator_token: str | None = field(default=None, repr=False)  # the environment's
     work_tree: Path | None = None  # created for the assistant's git tool
+    no_coder: str = ""  # why there is no coder
+
+    @property
+    def coder_home(self) -> Path:
+        return self.home / CODER_HOME
 
     @property
     def base_url(self) -> str:
@@ -95,6 +108,7 @@ def coordinator_settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
         own_servers=demo.own_servers,
         work_tree=demo.work_tree,
         is_scripted=is_scripted,
+        has_coder=not demo.no_coder,
     )
     write(file, own=demo.own_settings, wanted=wanted)
     settings = {
@@ -161,6 +175,7 @@ class Wanted:
     own_servers: Path | None = None  # the MCP servers file that the environment names
     work_tree: Path | None = None  # for the assistant's git tool, unless the folder's own settings name a work tree
     is_scripted: bool = True  # whether the rules answer instead of a model
+    has_coder: bool = True
 
 
 def write(path: Path, *, own: Path, wanted: Wanted) -> None:
@@ -185,6 +200,8 @@ def write(path: Path, *, own: Path, wanted: Wanted) -> None:
     for name, agent in _built_in(is_scripted=wanted.is_scripted, has_tree=bool(tree), may_write=is_ours).items():
         if name not in remote:
             builtin.setdefault(name, agent)
+    prompts = [{"title": prompt, "message": prompt} for prompt in _PROMPTS[0 if wanted.has_coder else 1 :]]
+    _section(settings, own, "channel_defaults").setdefault("suggested_prompts", prompts)
     _section(settings, own, "documents").setdefault("folder", str(PAPERS))
     _write_servers(wanted.servers_file, own=wanted.own_servers or Path(tools.get("servers_config") or OWN_SERVERS))
     tools["servers_config"] = str(wanted.servers_file)

@@ -147,7 +147,10 @@ class CoordinatorConnection:
         try:
             answer = await self._http.request(method, path, **options)
         except httpx2.HTTPError as error:
-            raise Unreachable(f"The coordinator at {self.base_url} does not answer: {error}") from error
+            raise Unreachable(
+                f"The coordinator at {self.base_url} does not answer: {error or type(error).__name__}.",
+                hint="Start it with `swarm up`, or name its address with --url or SWARM_URL.",
+            ) from error
         if answer.is_success:
             found = answer.json() if answer.content else {}
             return found if isinstance(found, dict) else {}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from swarm.domain.errors import ConfigurationError
+from swarm.runner.settings import program_of
 
 _PASSED: Final = ("HOME", "PATH", "LANG", "TERM")
 
@@ -37,6 +38,16 @@ def cli_environment(own: Mapping[str, str], named: Iterable[str]) -> dict[str, s
             hint="Set it in the environment of `swarm run`, or leave the option out.",
         )
     return {name: own[name] for name in (*_PASSED, *names) if name in own}
+
+
+def check_program(provider: str, environment: Mapping[str, str]) -> None:
+    """Raises ConfigurationError if the CLI's program is not there."""
+    program = program_of(provider)
+    if shutil.which(program, path=environment.get("PATH")) is None:
+        raise ConfigurationError(
+            f"The program '{program}' of --provider {provider.partition(':')[0]} is not installed, or cannot be run.",
+            hint="Check that your shell finds it: `command -v` with its name. `swarm run` searches the same PATH.",
+        )
 
 
 def check_sandbox() -> None:

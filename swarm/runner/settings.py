@@ -24,6 +24,8 @@ _DOORS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The module and the factory of each kind of CLI. ``acp`` and ``command`` take the words of a command."""
 
+_PROGRAMS: Final = {"codex": "codex-acp"}  # of the kinds whose program has another name
+
 PROVIDERS: Final = "claude, codex, opencode, acp:COMMAND or command:COMMAND"
 
 _OF_CLI: Final = """
@@ -78,16 +80,25 @@ def kind_of(provider: str) -> str:
 
 def door_of(provider: str) -> CliDoor:
     """Returns the door of a provider. Raises ConfigurationError for an unknown provider or an unusable command."""
-    kind, command = kind_of(provider), provider.partition(":")[2]
-    module, factory = _DOORS[kind]
-    make = getattr(import_module(module), factory)
-    if not command:
-        return make()  # type: ignore[no-any-return]
+    module, factory = _DOORS[kind_of(provider)]
+    make, words = getattr(import_module(module), factory), _command(provider)
+    return make(words) if words else make()  # type: ignore[no-any-return]
+
+
+def program_of(provider: str) -> str:
+    """Returns the program that a provider starts, as a name or a path. Raises ConfigurationError like `door_of`."""
+    kind = kind_of(provider)
+    return (_command(provider) or [_PROGRAMS.get(kind, kind)])[0]
+
+
+def _command(provider: str) -> list[str]:
+    """Returns the words of a provider's command; empty without one. A program's path is relative to the folder in which
+    the runner was started, not to that of the work."""
     try:
-        words = shlex.split(command)
+        words = shlex.split(provider.partition(":")[2])
     except ValueError as error:
         raise ConfigurationError(f"The command of --provider cannot be read: {error}.") from error
-    return make(words)  # type: ignore[no-any-return]
+    return [str(Path(words[0]).expanduser().absolute()), *words[1:]] if words and "/" in words[0] else words
 
 
 def system_prompt(kind: str, base: str) -> str:

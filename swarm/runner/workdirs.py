@@ -80,7 +80,7 @@ class Workdirs:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             return Workdir(path=path)
         async with self._preparing:
-            return await self._worktree(self._folder / _slug(key), f"swarm/{_slug(subject)}")
+            return await self._worktree(self._folder / _slug(key), f"swarm/{_slug(subject, key)}")
 
     async def changes(self, workdir: Workdir, wrap: Sequence[str], message: str) -> Changes | None:
         """Commits what is left and returns what the branch has changed; None without a worktree. Raises GitFailed."""
@@ -89,7 +89,8 @@ class Workdirs:
         await self._git(workdir.path, "add", "--all", wrap=wrap)
         if await self._git(workdir.path, "status", "--porcelain", wrap=wrap):
             who = ("-c", f"user.name={self._name}", "-c", f"user.email={self._name}@swarm.invalid")
-            await self._git(workdir.path, *who, "commit", "--quiet", "--no-verify", "--message", message, wrap=wrap)
+            how = ("--quiet", "--no-verify", "--no-gpg-sign")  # nobody is there who could unlock a key
+            await self._git(workdir.path, *who, "commit", *how, "--message", message, wrap=wrap)
         branch = await self._git(workdir.path, "rev-parse", "--abbrev-ref", "HEAD", wrap=wrap)
         span = f"{workdir.base}...HEAD"
         summary = await self._git(workdir.path, "diff", *_PLAIN_DIFF, "--shortstat", span, wrap=wrap)
@@ -130,6 +131,8 @@ class Workdirs:
             base = await self._base(repository)
             new = ("--force", str(path), branch) if there else ("-b", branch, str(path), base)
             await self._git(repository, "worktree", "add", "--quiet", *new)
+        else:  # of earlier work in this thread
+            branch = (await self._git(path, "rev-parse", "--abbrev-ref", "HEAD")).strip()
         base = (await self._git(path, "merge-base", "HEAD", await self._base(repository))).strip()
         return Workdir(path=path, branch=branch, base=base, shared=(common,))
 
@@ -174,8 +177,8 @@ def _local(repo: str) -> Path | None:
     return path.resolve() if path.exists() else None
 
 
-def _slug(text: str) -> str:
-    """Returns a name for a folder or a branch. Different texts have different names."""
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+def _slug(text: str, key: str | None = None) -> str:
+    """Returns a name for a folder or a branch. Different keys, by default the texts, have different names."""
+    digest = hashlib.sha256((key or text).encode()).hexdigest()[:8]
     words = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower()[:40].strip("-")
     return f"{words}-{digest}" if words else digest

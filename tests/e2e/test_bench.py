@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from cyclopts import Token
 
-from swarm.bench import decisions, storm, streams, team
+from swarm.bench import decisions, runners, storm, streams, team
 from swarm.bench.figures import BenchError, Better, Circumstances, Figure, Say, combined, main, measure, percentile
 from swarm.bench.loop.loop import MEASUREMENTS, chosen
 from swarm.bench.loop.plain import GROUP, plain_driver
-from swarm.bench.plans import DecisionsPlan, LoopPlan, StormPlan, StreamPlan, TeamPlan, numbers
+from swarm.bench.plans import DecisionsPlan, LoopPlan, RunnersPlan, StormPlan, StreamPlan, TeamPlan, numbers
 from swarm.cli.bench import bench
 from swarm.processes.supervisor import descendants
 
@@ -95,6 +95,18 @@ async def test_a_team_of_the_bench_brings_every_message_to_its_result() -> None:
 
     assert {figure.measurement for figure in figures} == {"team"}
     assert all(figure.value > 0 for figure in figures if figure.unit not in ("", "cores"))
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-01", "RUN-02")
+async def test_runners_of_the_bench_do_every_task_once() -> None:
+    plan = RunnersPlan(settle_seconds=0, runners=2, concurrent=2, seconds=3, work_seconds=1)
+    found = {figure.what: figure for figure in await runners.measure(plan, print)}
+
+    assert found["tasks done"].value >= 4
+    assert all(figure.value == 0 for figure in found.values() if figure.target == 0)
+    assert found["claimed → first text in Slack, p50"].value > 0
+    assert 0 < found["memory of one runner, at most"].value < 1_000
 
 
 @pytest.mark.long

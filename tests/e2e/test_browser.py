@@ -42,6 +42,27 @@ async def test_a_person_asks_in_a_channel_and_goes_on_in_the_thread(demo: Demo, 
         follow_up = page.locator("#thread article").nth(2)
         await expect(follow_up.locator(".reaction")).to_have_count(2)
         await expect(question.locator(".replies")).to_contain_text("3 replies")
+
+
+@pytest.mark.browser
+@pytest.mark.req("OPS-01", "RUN-01", "RUN-05", "TWIN-05")
+async def test_a_person_lets_the_coder_fix_a_test(demo: Demo, twin: TwinClient) -> None:
+    await twin.say("Good morning! The release notes are ready for a last look.", user="bob")
+    await twin.say("I will read them after lunch :+1:", user="carol")
+    async with browser(width=1280, height=1290) as context:
+        page = await context.new_page()
+        await page.goto(demo.url)
+        await page.wait_for_selector("body[data-ready]")
+        await _opened(page, "@swarm fix the failing test")
+        thread = page.locator("#thread")
+        card = thread.locator("article", has_text="May I use edit?")
+        await expect(card).to_contain_text("+    if pieces >= DISCOUNT_FROM:")
+        await card.get_by_role("button", name="Approve").click()
+        await expect(thread).to_contain_text("Approved by @alice")
+        await expect(thread).to_contain_text("Fixed. All 2 tests pass.")
+        await expect(thread).to_contain_text("1 file changed, 1 insertion(+), 1 deletion(-)")
+        await expect(thread.locator("article", has_text=".diff")).to_be_visible()
+        await expect(page.locator("#log article").last.locator("[data-name=white_check_mark]")).to_contain_text("✅")
         if path := os.environ.get("SWARM_TEST_SCREENSHOT"):
             await page.mouse.move(0, 0)  # away from the message, whose tools would hide the others
             await page.screenshot(path=path)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import socket
 import stat
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 import yaml
 
@@ -198,6 +205,95 @@ async def _until_streams_may_begin(twin: TwinClient, count: int) -> None:
 
 
 @pytest.mark.long
+@both_engines
+@pytest.mark.req("OPS-01", "RUN-01", "RUN-02", "RUN-04", "RUN-05")
+async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_its_session(
+    demo: Demo, twin: TwinClient
+) -> None:
+    shop = demo.processes.folder / ".demo" / "coder" / "shop"
+    for _ in range(2):  # a second thread begins with the same mistake
+        since = await twin.now()
+        ts = await twin.say("@swarm fix the failing test")
+        under = await _card(twin, ts, "May I use edit?")
+        assert "AssertionError: 2000 != 1800" in str(await twin.messages(thread_ts=ts))
+        assert await twin.calls("files.completeUploadExternal", since=since) == []
+        (card,) = [call for call in await twin.calls("chat.postMessage", since=since) if "May I use" in str(call)]
+        assert '"-    if pieces > DISCOUNT_FROM:"' in _shown(card)
+        assert '"+    if pieces >= DISCOUNT_FROM:"' in _shown(card)
+        await _decide(twin, under, "approve")
+        seen = await twin.until(ts, lambda seen: _is_answered(seen) and "Branch" in str(seen.answers))
+        assert seen.answers[0] == "I have delegated this to **coder**."
+        assert "**Fixed.** All 2 tests pass." in seen.answers[1]
+        branch = _branch(seen.answers[1])
+        assert f"Branch `{branch}`: 1 file changed, 1 insertion(+), 1 deletion(-)." in seen.answers[1]
+        (upload,) = await twin.calls("files.completeUploadExternal", since=since)
+        assert f"{branch.removeprefix('swarm/')}.diff" in _shown(upload)
+        streamed = _shown(*[call for call in await twin.calls(since=since) if "Stream" in call["method"]])
+        assert all(step in streamed for step in ("Run the tests", "Find the mistake", "Edit prices.py"))
+        assert _tests_pass(shop, branch)
+        assert not _tests_pass(shop, "main")
+
+    await twin.say("also add a test for zero", thread=ts)
+    under = await _card(twin, ts, "May I use edit?", number=2)
+    await _decide(twin, under, "approve")
+    seen = await twin.until(ts, lambda seen: "2 files changed" in str(seen.answers))
+    assert "In this session, I have corrected `prices.py`." in str(seen.answers)  # the session knows
+    assert _branch(seen.answers[-2]) == branch
+    assert _tests_pass(shop, branch, count=3)
+
+
+@pytest.mark.long
+@pytest.mark.req("OPS-01", "RUN-05")
+async def test_the_coder_says_that_nothing_is_fixed_without_the_permission(demo: Demo, twin: TwinClient) -> None:
+    since = await twin.now()
+    ts = await twin.say("@swarm fix the failing test")
+    await _decide(twin, await _card(twin, ts, "May I use edit?"), "reject")
+    seen = await twin.until(ts, lambda seen: "x" in seen.emoji and not seen.is_growing)
+    assert "**Not fixed**: I may not edit `prices.py`, so the test still fails." in str(seen.answers)
+    assert "people refused what it needed (edit)" in str(await twin.messages(thread_ts=ts))
+    assert await twin.calls("files.completeUploadExternal", since=since) == []
+
+
+@pytest.mark.long
+@pytest.mark.req("OPS-01")
+async def test_without_git_the_demo_says_that_there_is_no_coder(processes: Processes, http: httpx2.AsyncClient) -> None:
+    ports = _free_ports()
+    process = processes.start("demo", SWARM, "demo", env=ports | {"PATH": str(processes.folder)})
+    await process.says("^There is no coder in this demo: git is not installed.$")
+    assert "@swarm fix" not in process.output
+    assert "fix the failing test" not in (processes.folder / ".demo" / "swarm.yaml").read_text()
+    twin = TwinClient(f"http://127.0.0.1:{ports['TWIN_PORT']}", http)
+    ts = await twin.say("@swarm fix the failing test")
+    seen = await twin.until(ts, _is_answered)
+    assert seen.answers[0].startswith("I cannot delegate that:")
+
+
+def _tests_pass(shop: Path, branch: str, count: int = 2) -> bool:
+    """Whether the tests of a branch of the shop pass; there must be so many."""
+    with tempfile.TemporaryDirectory() as name:
+        subprocess.run(["git", "clone", "--quiet", "--branch", branch, shop, name], check=True)
+        ran = subprocess.run([sys.executable, "-m", "unittest"], cwd=name, capture_output=True, text=True, check=False)
+    assert f"Ran {count} tests" in ran.stderr
+    return ran.returncode == 0
+
+
+def _branch(answer: str) -> str:
+    found = re.search(r"Branch `(\S+)`", answer)
+    assert found, answer
+    return found[1]
+
+
+def _shown(*calls: dict[str, Any]) -> str:
+    """What calls of the Web API send, with the quotes of texts in JSON as they are."""
+    return json.dumps([call["args"] for call in calls], ensure_ascii=False).replace('\\\\"', '"').replace('\\"', '"')
+
+
+async def _decide(twin: TwinClient, under: str, decision: str) -> None:
+    pressed = {"user": "alice", "channel": "general", "ts": under, "action_id": f"request_decide:{decision}"}
+    assert (await twin.ask("POST", "actions", json=pressed))["ok"]
+
+
+@pytest.mark.long
 @pytest.mark.req("OPS-01", "SEC-02", "TOOL-01")
 async def test_the_assistants_git_works_in_a_repository_of_the_demos_own(twin: TwinClient) -> None:
     ts = await twin.say("swarm#assistant git status")
@@ -265,10 +361,14 @@ async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, 
     async def parts() -> tuple[int, int]:
         return len(demo.processes.alive()), len(demo.calculators())
 
-    await wait_until(parts, lambda seen: seen == (8, 1))  # itself, twin, coordinator, lead, two workers, writer, model
+    # itself, twin, coordinator, lead, two workers, the coder's runner, writer, model
+    await wait_until(parts, lambda seen: seen == (9, 1))
+    assert (demo.processes.folder / ".demo" / "coder" / "shop" / ".git").is_dir()
+    assert f"coder works with acp:{sys.executable}" in demo.logs_of("coder")
     settings = yaml.safe_load((demo.processes.folder / ".demo" / "swarm.yaml").read_text())
     work_tree = Path(settings["tools"]["work_tree"])
     assert work_tree.is_dir()
+    assert settings["channel_defaults"]["suggested_prompts"][0]["message"] == "fix the failing test"
     demo.process.send(number)
     assert await demo.process.exit_code(END_SECONDS) == 0
     assert not work_tree.exists()
@@ -338,12 +438,17 @@ async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> 
 def test_a_demo_begins_anew_but_only_where_a_demo_was_before(tmp_path: Path) -> None:
     database = tmp_path / home.DATABASE
     database.write_text("somebody's")
+    work = tmp_path / home.CODER_HOME / "shop"
+    work.mkdir(parents=True)
     with home.held(tmp_path, begins_anew=True):
         assert database.exists()
+        assert work.exists()
     with home.held(tmp_path, begins_anew=False):
         assert database.exists()
+        assert work.exists()
     with home.held(tmp_path, begins_anew=True):
         assert not database.exists()
+        assert not work.exists()
 
 
 @pytest.mark.long
@@ -368,11 +473,16 @@ async def test_a_demo_whose_agents_cannot_call_tools_is_not_ready(tmp_path: Path
         await run._try_tools(nowhere, "token")
 
 
-async def _card(twin: TwinClient, ts: str, text: str) -> str:
-    """The timestamp of a question's card, once it is there."""
-    await twin.until(ts, lambda seen: any(text in answer for answer in seen.answers), within_seconds=60)
-    (card,) = [one["ts"] for one in await twin.messages(thread_ts=ts) if text in one["text"] and "✋" in one["text"]]
-    return str(card)
+async def _card(twin: TwinClient, ts: str, text: str, number: int = 1) -> str:
+    """The timestamp of a question's card, the thread's first or another one, once it is there."""
+
+    def met(seen: Conversation) -> bool:
+        return sum(text in answer for answer in seen.answers) == number
+
+    await twin.until(ts, met, within_seconds=60)
+    cards = [one["ts"] for one in await twin.messages(thread_ts=ts) if text in one["text"] and "✋" in one["text"]]
+    assert len(cards) == number
+    return str(cards[-1])
 
 
 def _is_answered(seen: Conversation) -> bool:

@@ -60,9 +60,16 @@ async def test_a_runner_enrols_once_and_keeps_its_token_for_itself(office: Offic
         (["--provider", "command:true", "--env", "NOT_SET"], {}, "NOT_SET, which is not set"),
         (["--provider", "command:true", "--max-concurrent", "0"], {}, "--max-concurrent is 0"),
         (["--provider", "command:true", "--repo", ".", "--workdir", "."], {}, "exclude each other"),
+        (["--provider", "command:true", "--repo", "nowhere"], {}, "neither a folder nor the URL"),
+        (["--provider", "command:true", "--show-diff"], {}, "--show-diff needs --repo"),
+        (["--provider", "command:true", "--silence-limit", "0"], {}, "--silence-limit is 0"),
+        (["--provider", "command:true", "--cost-limit", "-1"], {}, "--cost-limit is -1"),
+        (["--provider", "command:true", "--url", "localhost:80"], {}, "--url is 'localhost:80'"),
+        (["--provider", "command:./nowhere.sh"], {}, "nowhere.sh' of --provider command is not installed"),
+        (["--provider", "codex"], {"PATH": "/nowhere"}, "The program 'codex-acp' of --provider codex is not installed"),
         (["--provider", "command:true"], {"SWARM_TOKEN": ""}, "has no token"),
         (["--provider", "command:true"], {"SWARM_TOKEN": "wrong"}, "does not accept the token"),
-        (["--provider", "command:true"], {"SWARM_URL": "http://127.0.0.1:9"}, "does not answer"),
+        (["--provider", "command:true"], {"SWARM_URL": "http://127.0.0.1:9"}, "Start it with `swarm up`, or name"),
     ],
 )
 async def test_a_wrong_start_says_what_to_do(
@@ -72,6 +79,20 @@ async def test_a_wrong_start_says_what_to_do(
     assert ended.code == 1
     assert words in ended.err
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-01")
+async def test_a_programs_path_is_relative_to_the_folder_of_the_start(office: Office) -> None:
+    script = office.stage.processes.folder / "answer.sh"
+    script.write_text("#!/bin/sh\ncat > /dev/null; echo The script has answered.\n")
+    script.chmod(0o700)
+    command = ("swarm.cli.main", "run", office.name, "--provider", "command:./answer.sh")
+    runner = office.stage.processes.fork("run", *command, env=environment(office))
+    await runner.says("works with")
+    ts, task_id = await office.delegate()
+    await office.ended(task_id, "completed")
+    await office.says(ts, "The script has answered.")
 
 
 @pytest.mark.long

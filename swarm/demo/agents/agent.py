@@ -29,16 +29,17 @@ from swarm.processes.background import BackgroundTasks
 
 _JOBS: Final = (
     (re.compile(r"\bhow many lines\b|\bcount\b"), "counter", "Count the lines of code"),
+    (re.compile(r"\bfix\b.*\btest\b|\bfailing test\b"), "coder", "Fix the failing test"),
+    (re.compile(r"\badd a (?P<what>test\b.*)"), "coder", "Add a {what}"),
     (re.compile(r"\b(?:find|search(?: for)?|where is)\b\s*(?P<what>.*)"), "finder", "Find {what}"),
 )
 """The patterns of requests, each with the worker and the title of the task."""
 
 _HELP: Final = (
     "I am a small rule-driven program, not a model. I answer `hello`, `what time is it?` and `repeat after me: …` "
-    "myself, "
-    "and delegate other work to my workers: `how many lines of Python are in this repository?` (the counter), `find "
-    "Ingest` (the "
-    "finder). While a worker is working, your messages in the thread reach it without a mention; `stop` stops it."
+    "myself, and delegate other work to my workers: `fix the failing test` (the coder), `how many lines of Python are "
+    "in this repository?` (the counter), `find Ingest` (the finder). While a worker is working, your messages in the "
+    "thread reach it without a mention; `stop` stops it."
 )
 
 
@@ -108,7 +109,7 @@ def _answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequen
     if earlier:
         return f"You said: {said or 'nothing'}. The thread has {len(context)} messages now, and I have read them all."
     if re.match(r"(hello|hi|hey|good (morning|evening))\b", said):
-        return f"Hello {person}! I am **{name}**, a rule-driven program. Ask for `help`, or continue in this thread."
+        return f"Hello {person}! I am **{name}**, a rule-driven program. Try `fix the failing test`, or ask for `help`."
     return f"You said: {said or 'nothing'}. I am **{name}**, a small rule-driven program; ask for `help`."
 
 
