@@ -206,11 +206,11 @@ async def test_a_refusal_counts_for_its_turn_also_if_the_cli_does_not_report_it_
 ) -> None:
     session = await desk.open(desk.claude("asks once"))
 
-    async def turn(**decision: bool) -> tuple[str, ...]:
+    async def turn(*, allowed: bool, always: bool = False) -> tuple[str, ...]:
         async def decide(event: object) -> None:
             if isinstance(event, PermissionAsked):
                 for _ in range(2):  # the second is too late
-                    await session.permit(event.id, **decision)
+                    await session.permit(event.id, allowed=allowed, always=always)
 
         return (await turn_of(session, seen=decide))[1].refused_tools
 
