@@ -120,6 +120,16 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "POST /leases/renew": Entry(gets=all_agents(200), body=held, owner_gets="{lease}"),
     "POST /leases/release": Entry(gets=all_agents(200), body=held, owner_gets='"released":["{lease}"]'),
     "POST /leases/finish": Entry(gets=all_agents(200), body=lambda scene: held(scene) | {"outcome": "failed"}),
+    "POST /runs": Entry(
+        gets=all_agents(409) | {"other": 404, "lead": 404},
+        body=lambda scene: {"inbox_message_id": scene.ids["message"]},
+    ),
+    "POST /runs/{run_id}/usage": Entry(gets=OWNED | {"owner": 200}, body={}),
+    "POST /runs/{run_id}/budget": Entry(gets=OWNED | {"owner": 200}, body={"scope": "run", "unit": "tokens"}),
+    "POST /runs/{run_id}/log": Entry(gets=OWNED | {"owner": 200}, body=SECRET.encode()),
+    "GET /runs/{run_id}/log": Entry(gets=OWNED | {"owner": 200, "operator": 200}, owner_gets=SECRET, sees=OPERATOR),
+    "DELETE /me/instance": Entry(gets=all_agents(204)),
+    "GET /tasks/{task_id}/runs": Entry(gets=OPERATORS),
     "POST /mcp": Entry(gets=all_agents(200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
     "GET /mcp": Entry(gets=all_agents(405)),
     "DELETE /mcp": Entry(gets=all_agents(405)),
@@ -243,6 +253,10 @@ async def belongings(here: Whole, owner: Visitor) -> dict[str, str]:
         Caller(agent=await here.world.lead("scribe")), f"for you alone: {SECRET}", to="owner"
     )
     owned = await here.world.services.agents.credentials.identify(owner.token)
+    about = {"inbox_message_id": trigger["inbox_messages"][0]["id"]}
+    run = await here.world.services.run_logs.start(
+        Caller(agent=owned, lease_token=trigger["lease"]["token"]), **about, task_id=None
+    )
     request = await here.world.services.requests.ask(
         Caller(agent=owned, lease_token=trigger["lease"]["token"]),
         AskedWork(inbox_message_id=trigger["inbox_messages"][0]["id"]),
@@ -255,6 +269,7 @@ async def belongings(here: Whole, owner: Visitor) -> dict[str, str]:
         "thread": trigger["thread"]["id"],
         "lease": trigger["lease"]["token"],
         "task": task["id"],
+        "run": run,
         "ts": message.ts,
     }
 
@@ -272,7 +287,7 @@ async def asked(scene: Scene, route: str, entry: Entry, caller: str) -> httpx2.R
     stands = {
         "agent": await scene.new_agent() if entry.agent == "new" and "{agent}" in path else entry.agent,
         "file_id": "F1",
-        **{f"{name}_id": scene.ids[name] for name in ("task", "thread")},
+        **{f"{name}_id": scene.ids[name] for name in ("run", "task", "thread")},
         "inbox_message_id": scene.ids["message"],
         "request_id": scene.ids["request"],
         "grant_id": "01a20a5e-c3ce-703e-a2ab-ea2e47e3e2d6",
@@ -282,6 +297,7 @@ async def asked(scene: Scene, route: str, entry: Entry, caller: str) -> httpx2.R
     body = entry.body(scene) if callable(entry.body) else entry.body
     given: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
     headers = {"X-Swarm-Lease": scene.ids["lease"]} if path == "/files" else {}
+    headers |= {"X-Swarm-Log-Offset": "0", "X-Swarm-Instance": "01a20a5e-c3ce-703e-a2ab-ea2e47e3e2d6"}
     return await scene.ask(caller, method, url, headers=headers, **given)
 
 

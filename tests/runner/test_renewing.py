@@ -26,7 +26,7 @@ class Coordinator:
         self.work = asyncio.Event()
         self.renewed = asyncio.Event()
 
-    async def poll(self, limit: int) -> list[dict[str, Any]]:
+    async def poll(self, limit: int, wait_seconds: float) -> list[dict[str, Any]]:
         self.polled.set()
         await self.work.wait()
         self.work.clear()

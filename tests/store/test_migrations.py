@@ -309,7 +309,7 @@ def test_the_migration_to_owners_gives_each_session_to_the_agent_that_has_or_had
 ) -> None:
     with migrations._locked(empty_database_url) as connection:
         config = migrations._config(connection)
-        command.upgrade(config, "0026")
+        command.upgrade(config, "0029")
         for statement in BEFORE_OWNERS:
             connection.exec_driver_sql(statement)
         command.upgrade(config, "0030")
@@ -329,7 +329,7 @@ def test_the_migration_to_owners_gives_each_session_to_the_agent_that_has_or_had
             (chatty, "s3", '{"text":"three"}'),
             (wim, "s4", '{"text":"four"}'),
         ]
-        command.downgrade(config, "0026")
+        command.downgrade(config, "0029")
         back = connection.exec_driver_sql("SELECT id, agent FROM sessions ORDER BY id").all()
         assert [tuple(row) for row in back] == [("s1", "helper"), ("s2", "gone"), ("s3", "chatty"), ("s4", "wim")]
 

@@ -30,6 +30,7 @@ from swarm.cli.eval import lead as eval_lead
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told
+from tests.support.logs import own_log
 from tests.support.providers import Call, Request, Say, openai_server
 from tests.support.providers import Reply as WireReply
 
@@ -147,7 +148,8 @@ async def _evaluated(monkeypatch: pytest.MonkeyPatch, folder: Path, **options: A
         given = {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": server.base_url}
         for name, value in given.items():
             monkeypatch.setenv(name, value)
-        code = await asyncio.to_thread(eval_lead, **options)  # it has a loop of its own
+        with own_log():
+            code = await asyncio.to_thread(eval_lead, **options)  # it has a loop of its own
     return code, server.requests
 
 
