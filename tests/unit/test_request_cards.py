@@ -360,6 +360,7 @@ def test_an_agent_that_failed_after_the_decision_is_mentioned() -> None:
     assert "Retry sends the same decision again" in words(blocks)
     assert "may have begun" in words(blocks)
     assert "Retry" not in words(card(ended_request(_R.APPROVED, answer(), resume=ResumeStatus.SENT)))
+    assert "Retry" not in words(card(ended_request(_R.CANCELLED, resume=ResumeStatus.FAILED)))  # nobody has decided
 
 
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")

@@ -56,7 +56,7 @@ def outcome_blocks(request: HumanRequest) -> list[Block]:
     changes = list(_changes(request))
     if changes:
         blocks.append(rich(preformatted(cut("\n".join(changes), MAX_SHOWN_CHARACTERS))))
-    if request.resume is ResumeStatus.FAILED:
+    if request.resume is ResumeStatus.FAILED and request.status is not RequestStatus.CANCELLED:
         blocks.append(context(_AGAIN))
     return blocks
 

@@ -103,8 +103,12 @@ class Bench:
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
 
-    async def over(self, ts: str) -> str:
-        """All that the thread says, once nothing grows any more and no process of the CLI is left."""
+    async def over(self, ts: str, piece: str = "") -> str:
+        """All that the thread says, once nothing grows any more and no process of the CLI is left.
+
+        ``piece`` is awaited first: a short answer may be posted some seconds after its task has ended.
+        """
+        await self.until_shown(ts, piece)
         await self.office.gone()
 
         async def look() -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ async def test_a_question_is_a_form_in_the_thread_and_its_answer_reaches_the_cli
     await bench.until_shown(ts, "Which colour?")
     await bench.decide(ts, "answer", "blue")
     await bench.office.ended(task_id, "completed", within_seconds=PATIENCE_SECONDS)
-    assert (await bench.over(ts)).count("Blue it is.") == 1
+    assert (await bench.over(ts, "Blue it is.")).count("Blue it is.") == 1
     assert "blue" in bench.requests[-1].results[-1]
 
 
@@ -96,7 +96,7 @@ async def test_the_cli_uses_a_tool_of_the_swarm_without_asking_anybody(bench: Be
     ts, task_id = await office.delegate("who is here?")
     await office.ended(task_id, "completed", within_seconds=PATIENCE_SECONDS)
     assert office.name in bench.requests[-1].results[-1]
-    assert (await bench.over(ts)).count("I have looked.") == 1
+    assert (await bench.over(ts, "I have looked.")).count("I have looked.") == 1
 
 
 @pytest.mark.req("RUN-01", "SEC-07")
