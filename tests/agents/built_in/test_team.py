@@ -434,6 +434,24 @@ async def test_a_task_whose_polling_worker_is_gone_goes_to_another_or_is_cancell
         assert sorted(found) == [("First.", "completed"), ("Second.", "cancelled")], here.results("lead")
 
 
+async def test_a_task_that_a_person_stops_starts_no_run_of_the_lead(world: World, tmp_path: Path) -> None:
+    """It could give out the same work again, and people have read in the thread what has ended."""
+    stuck, called = hangs()
+    async with team(world, tmp_path, lead=[DELEGATE, Say("Ada does it."), Say("Ada goes on.")], ada=[stuck]) as here:
+        root = await world.says(f"{BOT} add")
+        await asyncio.wait_for(called.wait(), 10)
+        await here.show.over(root, 1)
+        await world.says("!stop", thread=root)
+
+        async def heard() -> list[str]:
+            rows = await world.rows("SELECT status FROM notices WHERE kind = 'task_finished'")
+            return [str(row["status"]) for row in rows]
+
+        await wait_until(heard, lambda found: found == ["done"])
+        assert [task["status"] for task in await here.tasks()] == ["cancelled"]
+        assert len(here.models.requests["lead"]) == 2
+
+
 async def test_messages_of_agents_start_no_run_and_stay_unread(world: World, tmp_path: Path) -> None:
     bob = await world.lead("bob")
     async with team(world, tmp_path, lead=[Call("read-messages"), Say("Bob says hi.")]) as here:
