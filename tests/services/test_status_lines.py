@@ -180,6 +180,18 @@ async def test_a_run_shows_its_own(world: World, watching: Watching) -> None:
 
 
 @pytest.mark.both_engines
+async def test_it_is_cleared_while_the_lead_hears_of_the_end(world: World, watching: Watching) -> None:
+    """The run of a built-in lead about a notice shows no status line, so it clears none either."""
+    lead, worker = await world.lead(), await world.worker("wim")
+    handed = await asked_and_handed(world, lead, worker)
+    task = await world.only(worker, hold=True)
+    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", None)]
+    await world.services.task_work.complete(holding(task, worker), handed.task_id, "done")
+    await begun(world, lead, await world.only(lead))
+    assert await watching.look() == [CLEARED]
+
+
+@pytest.mark.both_engines
 async def test_a_worker_in_the_thread_has_one_with_its_name(world: World, watching: Watching) -> None:
     lead, worker = await world.lead(), await world.worker("wim")
     handed = await asked_and_handed(world, lead, worker)

@@ -32,7 +32,15 @@ _is_answering = exists().where(
     _i.status == literally(InboxStatus.CLAIMED),
     _i.silent.is_(False),
 )
-_has_run = exists().where(runs.c.thread_id == _h.id, runs.c.ended_at.is_(None))
+_of_run = leases.alias("of_run")
+# A run about a notice, or for a bot, shows no status line.
+_has_run = exists().where(
+    runs.c.thread_id == _h.id,
+    runs.c.ended_at.is_(None),
+    runs.c.requester.is_not(None),
+    _of_run.c.token == runs.c.lease_token,
+    _of_run.c.kind == literally(LeaseKind.WORK),
+)
 _has_request = exists().where(requests.c.thread_id == _h.id, requests.c.status == literally(RequestStatus.OPEN))
 _working = (
     select(
