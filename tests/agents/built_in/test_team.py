@@ -18,7 +18,7 @@ from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker, ToolEnded
 from swarm.domain.button_actions import RETRY_RUN_ACTION
-from swarm.domain.channel_policy import ChannelPolicy, External
+from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy, External
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.language_models import Door
 from swarm.domain.model.runs import RunStatus
@@ -272,6 +272,18 @@ async def test_a_lead_that_delegates_without_a_word_or_breaks_after_it_says_who_
         await here.is_over(root, 3)
         assert here.shown(root) == [("lead", "I have asked ada to do this."), ("ada", "It is 5.")]
         assert (await here.show.runs(root))[0].status is RunStatus.ANSWERED
+
+
+async def test_a_lead_that_cannot_hear_of_a_result_calls_nobody_for_help(world: World, tmp_path: Path) -> None:
+    """The work is done, and people have read the answer."""
+    help_channel = ChannelPolicy(escalation=EscalationPolicy(users=("U3",), on_dead_letter=True))
+    governed = world.governed_by(OperatingPolicy(everywhere=help_channel))
+    broken = Fails(401, {"error": {"message": "no"}})
+    async with team(governed, tmp_path, lead=[DELEGATE, Say("Ada does it."), broken], ada=[Say("It is 5.")]) as here:
+        root = await governed.says(f"{BOT} add")
+        await here.is_over(root, 3)
+        assert [run.status for run in await here.show.runs(root)][-1] is RunStatus.FAILED
+        assert await world.rows("SELECT 1 FROM escalations") == []
 
 
 @pytest.mark.long
