@@ -21,12 +21,14 @@ from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy, External
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.language_models import Door
+from swarm.domain.model.requests import HumanDecision
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import MAX_DEPTH, TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.idempotency import Caller
 from swarm.store.bridge.database import Database
+from tests.services.test_live_questions import decide, open_requests
 from tests.services.test_strangers import guest
 from tests.support.conversing import press, pressed
 from tests.support.live import Show, playing
@@ -208,6 +210,28 @@ async def test_a_follow_up_reaches_the_worker_between_its_steps_and_after_its_an
         assert here.shown(root)[1] == ("ada", "Two by three is 6.\n\nBy four it is 8.")
         assert (await world.inbox_message(follow_up)).status is InboxStatus.RESPONDED
         assert len(here.models.requests["lead"]) == 3, "the lead got no message"
+
+
+async def test_a_follow_up_does_not_wait_for_ever_if_the_worker_then_asks_people(world: World, tmp_path: Path) -> None:
+    settings = TEAM.replace("description: Knows numbers.,", "description: Knows., approve: [send-message],")
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waits(request: Request) -> Reply:
+        began.set()
+        await go_on.wait()
+        return Call("list-agents")
+
+    ada: list[Reply | Script] = [waits, Call("send-message", {"to": "wim", "text": "Hi."}), Say("It is 6.")]
+    async with team(world, tmp_path, settings, lead=[DELEGATE, Say("Ada does it."), Say("[DEFER]")], ada=ada) as here:
+        root = await world.says(f"{BOT} multiply")
+        await asyncio.wait_for(began.wait(), 10)
+        follow_up = await world.says("I mean 2 by 3", thread=root)
+        go_on.set()
+        (request,) = await open_requests(world)
+        await decide(world, request, HumanDecision.APPROVE)
+        await here.asked("lead", 3)
+        assert [task["status"] for task in await here.tasks()] == ["completed"]
+        assert (await world.inbox_message(follow_up)).status is InboxStatus.RESPONDED
 
 
 async def test_two_workers_work_at_once_and_the_lead_sums_up(world: World, tmp_path: Path) -> None:
