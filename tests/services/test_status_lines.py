@@ -215,6 +215,27 @@ async def test_while_people_are_asked_the_session_waits_for_them(world: World, w
     assert await watching.look() == [(WORKING, None)]
 
 
+async def test_a_session_does_not_wait_for_people_after_a_decision_that_is_followed_by_nothing_that_lasts(
+    world: World, watching: Watching
+) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    await watching.look(AFTER_SECONDS)
+    work = AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
+    request = await world.services.requests.ask(
+        holding(trigger, lead), work, NewRequest(key="q1", title="May I?"), wait=False
+    )
+    assert await watching.look() == [("", SessionState.SUSPENDED)]
+    assert await watching.look(STATUS_SECONDS) == []
+    decision = Decide(request_id=request.id, decision=HumanDecision.REJECT, person="U1", door=EntryPoint.SLACK)
+    await world.services.decisions.decide(decision)
+    (again,) = [one for one in await world.poll(lead) if one.inbox_messages and one.notice is None]
+    await world.answers(lead, again, "Then not.")
+    assert await watching.look() == [CLEARED]
+    assert await watching.look(STATUS_SECONDS) == []
+
+
 async def stop(world: World, root: SlackMessage, key: str = "stop") -> None:
     stopped = SessionStopped(key=key, channel="C1", thread_ts=root.ts, user_id="U2", message_ts=())
     await world.turn_control.stop_session(stopped)
