@@ -182,6 +182,20 @@ async def test_a_waiting_poll_whose_name_was_taken_gets_nothing(world: World) ->
     assert len(await poll(world, lea, B)) == 1
 
 
+async def test_a_poll_that_still_waits_does_not_take_the_name_that_its_instance_has_left(world: World) -> None:
+    """The poll of a program that has stopped may go on for a while, such as behind a proxy."""
+    brief = world.governed_by(OperatingPolicy(lease_seconds=0.3))
+    lea = await lea_of(brief)
+    waits = asyncio.ensure_future(poll(brief, lea, A, wait_seconds=0.5))
+    await waiting(brief, lea)
+    await brief.services.agents.leave(lea, A)
+    message = await world.says(f"{BOT} hello")
+    assert await waits == []  # it has claimed several times
+    assert await world.rows("SELECT * FROM agent_instances") == []
+    assert (await world.inbox_message(message)).claims == 0
+    assert len(await poll(brief, lea, B)) == 1
+
+
 async def test_polls_write_only_now_and_then(world: World) -> None:
     lea = await lea_of(world)
     await poll(world, lea, A)

@@ -180,6 +180,18 @@ async def test_a_run_shows_its_own(world: World, watching: Watching) -> None:
 
 
 @pytest.mark.both_engines
+async def test_it_is_cleared_while_the_lead_hears_of_the_end(world: World, watching: Watching) -> None:
+    """The run of a built-in lead about a notice shows no status line, so it clears none either."""
+    lead, worker = await world.lead(), await world.worker("wim")
+    handed = await asked_and_handed(world, lead, worker)
+    task = await world.only(worker, hold=True)
+    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", None)]
+    await world.services.task_work.complete(holding(task, worker), handed.task_id, "done")
+    await begun(world, lead, await world.only(lead))
+    assert await watching.look() == [CLEARED]
+
+
+@pytest.mark.both_engines
 async def test_a_worker_in_the_thread_has_one_with_its_name(world: World, watching: Watching) -> None:
     lead, worker = await world.lead(), await world.worker("wim")
     handed = await asked_and_handed(world, lead, worker)
@@ -201,6 +213,27 @@ async def test_while_people_are_asked_the_session_waits_for_them(world: World, w
     decision = Decide(request_id=request.id, decision=HumanDecision.APPROVE, person="U1", door=EntryPoint.SLACK)
     await world.services.decisions.decide(decision)
     assert await watching.look() == [(WORKING, None)]
+
+
+async def test_a_session_does_not_wait_for_people_after_a_decision_that_is_followed_by_nothing_that_lasts(
+    world: World, watching: Watching
+) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    await watching.look(AFTER_SECONDS)
+    work = AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
+    request = await world.services.requests.ask(
+        holding(trigger, lead), work, NewRequest(key="q1", title="May I?"), wait=False
+    )
+    assert await watching.look() == [("", SessionState.SUSPENDED)]
+    assert await watching.look(STATUS_SECONDS) == []
+    decision = Decide(request_id=request.id, decision=HumanDecision.REJECT, person="U1", door=EntryPoint.SLACK)
+    await world.services.decisions.decide(decision)
+    (again,) = [one for one in await world.poll(lead) if one.inbox_messages and one.notice is None]
+    await world.answers(lead, again, "Then not.")
+    assert await watching.look() == [CLEARED]
+    assert await watching.look(STATUS_SECONDS) == []
 
 
 async def stop(world: World, root: SlackMessage, key: str = "stop") -> None:

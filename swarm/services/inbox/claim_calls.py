@@ -5,7 +5,8 @@ instance are refused, and so are polls that name none: work would go to a progra
 
 Who may act: any call of the agent. Guarantee: the check is part of the claim's own transaction; of two instances that
 begin at the same moment, one is refused (the row of the agent decides). A call writes only when its instance is new, or
-was last seen a fifth of a lease ago, so that a poll normally costs no write.
+was last seen a fifth of a lease ago, so that a poll normally costs no write. An instance begins with the first claim of
+a poll, not with a later one: a poll that still waits when its instance leaves does not take the name again.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class ClaimCall:
     limit: int
     token_hash: str | None = None  # of the caller's token; None: the coordinator itself
     instance_id: str | None = None  # of the calling program, if it has said so
+    may_begin: bool = True  # whether the instance may begin to serve the agent with this call
     hold: bool = False
     lease_seconds: float = LEASE_SECONDS
     only_notices: bool = False
@@ -59,7 +61,7 @@ def _serve(tx: Transaction, calls: Sequence[ClaimCall], valid: _Valid) -> _Serve
         (call.agent_id, call.instance_id): call.lease_seconds
         for call in calls
         if call.instance_id and (key := (call.token_hash or "", call.agent_id)) in valid
-        if not _is_fresh(valid[key], call, tx.now)
+        if not _is_fresh(valid[key], call, tx.now) and (call.may_begin or _is_holder(valid[key], call))
     }
     # In the order of the agents, so that two sets cannot deadlock.
     return {key: agents.serve(tx, *key, wanted[key]) for key in sorted(wanted)}
@@ -67,8 +69,11 @@ def _serve(tx: Transaction, calls: Sequence[ClaimCall], valid: _Valid) -> _Serve
 
 def _is_fresh(holder: Instance | None, call: ClaimCall, now: int) -> bool:
     """Whether nothing needs to be written: the same instance was seen a moment ago."""
-    is_same = holder is not None and holder.instance_id == call.instance_id
-    return is_same and _is_seen_within(holder, call.lease_seconds / _WRITES_PER_LEASE, now)
+    return _is_holder(holder, call) and _is_seen_within(holder, call.lease_seconds / _WRITES_PER_LEASE, now)
+
+
+def _is_holder(holder: Instance | None, call: ClaimCall) -> bool:
+    return holder is not None and holder.instance_id == call.instance_id
 
 
 def _is_seen_within(holder: Instance | None, seconds: float, now: int) -> bool:
@@ -84,12 +89,12 @@ def _admit(tx: Transaction, call: ClaimCall, valid: _Valid, served: _Served, wai
     if written in served:
         other = served[written]
         return _refusal(tx, call, other) if other else True
-    if holder and holder.instance_id == call.instance_id:
+    if _is_holder(holder, call):
         return True
     if _is_seen_within(holder, call.lease_seconds, tx.now):
         assert holder is not None
         return _refusal(tx, call, holder)
-    return call.instance_id is None or wait
+    return call.instance_id is None or (wait and call.may_begin)
 
 
 def _refusal(tx: Transaction, call: ClaimCall, other: Instance) -> Conflict:

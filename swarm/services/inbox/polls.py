@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -100,6 +101,7 @@ class Polls:
                 claiming = partial(self._database.write_together, claim, call)
                 claimed = await self.claimed(agent, claiming, lambda whole: whole)
                 self._empty[queue] = seen  # a claim that leaves due work advances the generation
+            call = replace(call, may_begin=False)  # the instance may leave while this poll waits
             remaining = deadline - loop.time()
             if not claimed and remaining > 0 and not self._database.wakeups.closed:
                 claimed = await self._wait(agent, call, seen, min(remaining, self._unseen_seconds(instance_id)))

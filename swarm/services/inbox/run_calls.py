@@ -17,7 +17,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
 from swarm.services.rules.fencing import authorize_message
-from swarm.store import agents
+from swarm.store import agents, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
@@ -97,10 +97,16 @@ def _has_follow_ups(tx: Transaction, run_id: str) -> bool:
 
 
 def _taken(tx: Transaction, run_id: str) -> ThreadTranscript | None:
-    """Puts the follow-ups under the lease of the run and returns them with their thread."""
+    """Puts the follow-ups under the lease of the run and returns them with their thread.
+
+    None if there are none but those that have waited for a decision with the task, whose earlier run has read them.
+    """
     run = runs.get(tx, run_id)
     agent = agents.by_id(tx, run.agent_id) if run else None
     if run is None or agent is None:
         return None
     held = [authorize_message(tx, agent, one, run.lease_token) for one in _waiting(tx, run)]
-    return read_conversation(tx, [one.inbox_message for one in held])
+    asked = requests.of_works(tx, [run.task_id or ""]).get(run.task_id or "", ())
+    heard = {message_id for request in asked for message_id in request.inbox_message_ids}
+    new = [one.inbox_message for one in held if one.inbox_message.id not in heard]
+    return read_conversation(tx, new) if new else None

@@ -21,7 +21,7 @@ from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import status_lines
-from swarm.store.threads.status_lines import StatusLine
+from swarm.store.threads.status_lines import SUSPENDED_AT, StatusLine
 
 AFTER_SECONDS: Final = 2.0
 """The time after which work counts as lasting."""
@@ -75,17 +75,18 @@ class StatusLines:
         await self._slack.status(_place(line), wording.working(line.agent_name or ""))
 
     async def _clear(self, line: StatusLine) -> None:
+        is_suspended = line.has_request and not line.has_run
         if not line.has_run:  # otherwise the run shows its own, and clears it
-            session = SessionState.SUSPENDED if line.has_request else SessionState.ACTIVE
+            session = SessionState.SUSPENDED if is_suspended else SessionState.ACTIVE
             await self._slack.status(_place(line), "", session=session)
-        await self._database.write(status_lines.mark, line.id, None)
+        await self._database.write(status_lines.mark, line.id, SUSPENDED_AT if is_suspended else None)
 
 
 def _due(tx: Transaction) -> list[StatusLine]:
     """Returns the lines to show, to renew and to clear; first those to clear, because they are wrong."""
     renewed_before = tx.now - int(STATUS_SECONDS * SECOND)
     lines = status_lines.of_all(tx, tx.now - int(AFTER_SECONDS * SECOND))
-    gone = [line for line in lines if line.agent_name is None]
+    gone = [line for line in lines if line.agent_name is None and not (line.is_suspended and line.has_request)]
     wanted = [line for line in lines if line.agent_name is not None]
     return gone + [line for line in wanted if line.status_at is None or line.status_at <= renewed_before]
 

@@ -94,10 +94,13 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
     """Asks the questions of a run of the coordinator. A repeated call asks nothing twice."""
     thread = threads.get(tx, run.thread_id) if run.thread_id else None
     agent = agents.names(tx).get(run.agent_id, "")
+    waiting = waiting_of(run, Asker.DURABLE)
+    heard = [message.id for message in inbox.members(tx, run.lease_token)]  # also what a task's run has read meanwhile
+    waiting = replace(waiting, inbox_message_ids=tuple(dict.fromkeys((*waiting.inbox_message_ids, *heard))))
     for question in asked:
         tool = question.tool.name if question.tool else None
         policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool)
-        ask(tx, request_of(question, f"run:{run.id}:{question.id}", policy), waiting_of(run, Asker.DURABLE))
+        ask(tx, request_of(question, f"run:{run.id}:{question.id}", policy), waiting)
 
 
 def ask_during_run(

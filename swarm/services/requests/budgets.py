@@ -172,14 +172,15 @@ def _raise(tx: Transaction, request: HumanRequest, wanted: BudgetRaise) -> None:
 
 
 def _stop(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
-    """Stops the work of a request, and tells the thread why."""
+    """Stops the work of a request, and tells the thread why. Work that another run has by now goes on."""
     decided = request.deciding
     person = decided.person if decided and decided.person != OPERATOR else None
     refusal = f"{person_text(decided.person)} did not approve" if decided else "nobody approved"
     why = f"because {request.title[:1].lower()}{request.title[1:]}, and {refusal} more"
     task = tasks.locked(tx, request.task_id) if request.task_id else None
     if task:
-        task_ends.cancel(tx, task, why, operating_policy, person=person)
+        if task.lease_token == request.lease_token:
+            task_ends.cancel(tx, task, why, operating_policy, person=person)
     elif request.run_id and request.thread_id and runs.request_stop(tx, person, run_id=request.run_id):
         thread = threads.locked(tx, request.thread_id)
         mentioned = frozenset({person} if person else ())

@@ -11,6 +11,7 @@ from swarm.clock import boottime
 from swarm.domain.answers.agents import StreamingAgent
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import is_user
 from swarm.domain.model.triggers import NoticeView, Trigger, TriggerKind
 from swarm.services.inbox.work import Work
@@ -161,8 +162,12 @@ class RunNotifications:
 
 
 def starts_run(spec: StreamingAgent, trigger: Trigger) -> bool:
-    """Whether a notice starts a run of an agent. The ends of tasks do, for agents that delegate."""
-    return spec.leads and trigger.kind in (TriggerKind.TASK_FINISHED, TriggerKind.TASK_RETURNED)
+    """Whether a notice starts a run of an agent. The ends of tasks do, for agents that delegate, except those that a
+    person has cancelled: the thread has been told, and a lead could give out again what people have stopped.
+    """
+    is_end = spec.leads and trigger.kind in (TriggerKind.TASK_FINISHED, TriggerKind.TASK_RETURNED)
+    is_cancelled = trigger.task is not None and trigger.task.status is TaskStatus.CANCELLED
+    return is_end and not (is_cancelled and _person(trigger.notice))
 
 
 def _person(notice: NoticeView | None) -> str | None:

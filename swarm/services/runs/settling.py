@@ -83,7 +83,7 @@ def settle_work(
             _stay_silent(tx, run, thread, ending.outcome, reason or "")
         elif known is RunOutcome.ANSWERED:
             end_humility(tx, thread)
-        elif known is RunOutcome.FAILED and task is None:  # a task escalates itself
+        elif known is RunOutcome.FAILED and task is None and lease.kind is LeaseKind.WORK:  # a task escalates itself
             escalate_dead_letter(tx, thread, reason or "", operating_policy, run.agent_id)
     if lease.kind is LeaseKind.NOTICE:
         end_notice(tx, lease, operating_policy, is_heard=not isinstance(ending.outcome, RunFailed | RunStopped))

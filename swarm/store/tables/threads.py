@@ -37,7 +37,8 @@ threads = Table(
     Column("watermark_ts", Text, nullable=False, server_default=""),
     Column("created_at", BigInteger, nullable=False),
     Column("silence", Text, one_of("silence", Silence)),  # null: an ordinary thread
-    Column("status_at", BigInteger),  # when the status line of a polling agent's work was last shown; null: cleared
+    # When the status line of a polling agent's work was last shown; 0: cleared while people are asked; null: cleared.
+    Column("status_at", BigInteger),
     UniqueConstraint("team", "channel", "thread_ts", name="uq_threads_place"),
     one_of("context", ContextState),
     one_of("channel_type", ChannelType),

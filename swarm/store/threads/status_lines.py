@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import and_, bindparam, exists, func, null, or_, select, union_all, update
 
@@ -15,6 +16,9 @@ from swarm.domain.model.threads import FLAT, Silence
 from swarm.store.bridge.statements import Statement, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, inbox_messages, lease_members, leases, requests, runs, tasks, threads
+
+SUSPENDED_AT: Final = 0
+"""In place of a time: the line is cleared while people are asked."""
 
 _h, _l, _i, _t = threads.c, leases.c, inbox_messages.c, tasks.c
 _is_in_progress = exists().where(
@@ -32,7 +36,15 @@ _is_answering = exists().where(
     _i.status == literally(InboxStatus.CLAIMED),
     _i.silent.is_(False),
 )
-_has_run = exists().where(runs.c.thread_id == _h.id, runs.c.ended_at.is_(None))
+_of_run = leases.alias("of_run")
+# A run about a notice, or for a bot, shows no status line.
+_has_run = exists().where(
+    runs.c.thread_id == _h.id,
+    runs.c.ended_at.is_(None),
+    runs.c.requester.is_not(None),
+    _of_run.c.token == runs.c.lease_token,
+    _of_run.c.kind == literally(LeaseKind.WORK),
+)
 _has_request = exists().where(requests.c.thread_id == _h.id, requests.c.status == literally(RequestStatus.OPEN))
 _working = (
     select(
@@ -71,10 +83,15 @@ class StatusLine:
     team: str
     channel: str
     thread_ts: str
-    status_at: int | None  # microseconds: when it was last shown; None: not shown
+    status_at: int | None  # microseconds: when it was last shown; `SUSPENDED_AT`; None: not shown
     agent_name: str | None  # one of the polling agents at work; None: no such agent, so no status line is wanted
     has_run: bool  # a run shows its own status line in the thread
     has_request: bool  # people are asked for a decision there
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the line is cleared, and Slack was told that the work waits for people."""
+        return self.status_at == SUSPENDED_AT
 
 
 _line = row_mapper(StatusLine)
@@ -91,5 +108,7 @@ def of_all(tx: Transaction, before: int) -> list[StatusLine]:
 
 
 def mark(tx: Transaction, thread_id: str, shown_at: int | None) -> None:
-    """Records when the status line of a thread was shown; None: it is cleared."""
+    """Records when the status line of a thread was shown; None: it is cleared; `SUSPENDED_AT`: it is cleared, but the
+    session is to be told when people are not asked any more.
+    """
     _MARK.run(tx, thread_id=thread_id, shown_at=shown_at)

@@ -18,15 +18,17 @@ from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker, ToolEnded
 from swarm.domain.button_actions import RETRY_RUN_ACTION
-from swarm.domain.channel_policy import ChannelPolicy, External
+from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy, External
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.language_models import Door
+from swarm.domain.model.requests import HumanDecision
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import MAX_DEPTH, TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.idempotency import Caller
 from swarm.store.bridge.database import Database
+from tests.services.test_live_questions import decide, open_requests
 from tests.services.test_strangers import guest
 from tests.support.conversing import press, pressed
 from tests.support.live import Show, playing
@@ -210,6 +212,28 @@ async def test_a_follow_up_reaches_the_worker_between_its_steps_and_after_its_an
         assert len(here.models.requests["lead"]) == 3, "the lead got no message"
 
 
+async def test_a_follow_up_does_not_wait_for_ever_if_the_worker_then_asks_people(world: World, tmp_path: Path) -> None:
+    settings = TEAM.replace("description: Knows numbers.,", "description: Knows., approve: [send-message],")
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waits(request: Request) -> Reply:
+        began.set()
+        await go_on.wait()
+        return Call("list-agents")
+
+    ada: list[Reply | Script] = [waits, Call("send-message", {"to": "wim", "text": "Hi."}), Say("It is 6.")]
+    async with team(world, tmp_path, settings, lead=[DELEGATE, Say("Ada does it."), Say("[DEFER]")], ada=ada) as here:
+        root = await world.says(f"{BOT} multiply")
+        await asyncio.wait_for(began.wait(), 10)
+        follow_up = await world.says("I mean 2 by 3", thread=root)
+        go_on.set()
+        (request,) = await open_requests(world)
+        await decide(world, request, HumanDecision.APPROVE)
+        await here.asked("lead", 3)
+        assert [task["status"] for task in await here.tasks()] == ["completed"]
+        assert (await world.inbox_message(follow_up)).status is InboxStatus.RESPONDED
+
+
 async def test_two_workers_work_at_once_and_the_lead_sums_up(world: World, tmp_path: Path) -> None:
     both = asyncio.Barrier(2)
 
@@ -272,6 +296,18 @@ async def test_a_lead_that_delegates_without_a_word_or_breaks_after_it_says_who_
         await here.is_over(root, 3)
         assert here.shown(root) == [("lead", "I have asked ada to do this."), ("ada", "It is 5.")]
         assert (await here.show.runs(root))[0].status is RunStatus.ANSWERED
+
+
+async def test_a_lead_that_cannot_hear_of_a_result_calls_nobody_for_help(world: World, tmp_path: Path) -> None:
+    """The work is done, and people have read the answer."""
+    help_channel = ChannelPolicy(escalation=EscalationPolicy(users=("U3",), on_dead_letter=True))
+    governed = world.governed_by(OperatingPolicy(everywhere=help_channel))
+    broken = Fails(401, {"error": {"message": "no"}})
+    async with team(governed, tmp_path, lead=[DELEGATE, Say("Ada does it."), broken], ada=[Say("It is 5.")]) as here:
+        root = await governed.says(f"{BOT} add")
+        await here.is_over(root, 3)
+        assert [run.status for run in await here.show.runs(root)][-1] is RunStatus.FAILED
+        assert await world.rows("SELECT 1 FROM escalations") == []
 
 
 @pytest.mark.long
@@ -409,7 +445,7 @@ async def test_a_task_whose_polling_worker_is_gone_goes_to_another_or_is_cancell
     def lead(request: Request) -> Reply:
         if request.json["messages"][-1]["role"] == "tool":
             return Say("It goes on.")
-        if "add" in request.last_text:
+        if "sum" in request.last_text:  # a word that no id of a task contains, unlike "add"
             text = "First." if "first" in request.last_text else "Second."
             return Call("inbox-delegate", {"agent": "gone", "task": text})
         if "has lost its worker" not in request.last_text or "Second" in request.last_text:
@@ -418,7 +454,7 @@ async def test_a_task_whose_polling_worker_is_gone_goes_to_another_or_is_cancell
         return Call("assign-task", {"task_id": task_id, "agent": "ada"})
 
     async with team(world, tmp_path, lead=[lead] * 20, ada=[Say("It is 5.")]) as here:
-        for text in ("first add", "second add"):
+        for text in ("first sum", "second sum"):
             await here.show.over(await world.says(f"{BOT} {text}"))
         for name in ("lead", "ada", "wim"):
             await here.show.agent(name)
@@ -432,6 +468,24 @@ async def test_a_task_whose_polling_worker_is_gone_goes_to_another_or_is_cancell
 
         found = await wait_until(ended, lambda tasks: len(tasks) == 2, what="both tasks have ended")
         assert sorted(found) == [("First.", "completed"), ("Second.", "cancelled")], here.results("lead")
+
+
+async def test_a_task_that_a_person_stops_starts_no_run_of_the_lead(world: World, tmp_path: Path) -> None:
+    """It could give out the same work again, and people have read in the thread what has ended."""
+    stuck, called = hangs()
+    async with team(world, tmp_path, lead=[DELEGATE, Say("Ada does it."), Say("Ada goes on.")], ada=[stuck]) as here:
+        root = await world.says(f"{BOT} add")
+        await asyncio.wait_for(called.wait(), 10)
+        await here.show.over(root, 1)
+        await world.says("!stop", thread=root)
+
+        async def heard() -> list[str]:
+            rows = await world.rows("SELECT status FROM notices WHERE kind = 'task_finished'")
+            return [str(row["status"]) for row in rows]
+
+        await wait_until(heard, lambda found: found == ["done"])
+        assert [task["status"] for task in await here.tasks()] == ["cancelled"]
+        assert len(here.models.requests["lead"]) == 2
 
 
 async def test_messages_of_agents_start_no_run_and_stay_unread(world: World, tmp_path: Path) -> None:

@@ -265,3 +265,17 @@ async def test_a_budget_that_nobody_raises_in_time_cancels_the_task_once(doors: 
     assert [row["reason"] for row in timeline] == [
         "because the budget of this run is used up: 12 of 10 tokens, and nobody approved more"
     ]
+
+
+async def test_a_budget_that_is_rejected_too_late_leaves_the_next_run_of_the_task_alone(doors: Doors) -> None:
+    limit(doors, run=Budget(tokens=10))
+    wim = await doors.worker()
+    run_id = await threadless(doors, wim)
+    await report(wim, run_id, input_tokens=12)
+    asked = await wim.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    (lease,) = await doors.world.rows("SELECT token FROM leases WHERE ended_at IS NULL")
+    await wim.post("/leases/release", {"tokens": [lease["token"]]})
+    again = await wim.only(hold="true")
+    await decide(doors, asked["request_id"], "reject")
+    (task,) = (await doors.operator.get("/tasks"))["tasks"]
+    assert (task["id"], task["status"]) == (again["task"]["id"], "in_progress")
