@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import Any
 
 import pytest
 
 from swarm.runner.doors.acp import AcpDoor
+from swarm.runner.doors.acp_updates import TurnUpdates
 from swarm.runner.port import (
     LogLine,
     PermissionAsked,
@@ -23,6 +25,30 @@ from swarm.runner.port import (
 )
 from tests.runner.doors import acp_agent
 from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
+
+
+@pytest.mark.parametrize(
+    ("update", "step"),
+    [
+        (
+            {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "status": "in_progress"},
+            StepShown(id="c", title="ls", state=ToolState.IN_PROGRESS),
+        ),
+        (
+            {"sessionUpdate": "plan", "entries": [{"content": "Look", "status": "completed"}]},
+            StepShown(id="plan-1", title="Look", state=ToolState.COMPLETE),
+        ),
+    ],
+)
+def test_the_text_before_a_step_ends_with_a_paragraph(update: dict[str, Any], step: StepShown) -> None:
+    updates = TurnUpdates()
+    said = [{"sessionUpdate": "agent_message_chunk", "content": {"text": text}} for text in ("```\nls\n```", "Found.")]
+    given = (update, said[0], {**update, "title": "ls -l"}, {**update, "title": "ls -l"}, said[1])
+    seen = [event for one in given for event in updates.events(one)]
+    texts = [TextAdded(text=text) for text in ("```\nls\n```", "\n\n", "Found.")]
+    assert [event for event in seen if isinstance(event, TextAdded)] == texts
+    assert seen[:3] == [step, *texts[:2]]
+    assert isinstance(seen[3], StepShown)
 
 
 async def test_text_steps_and_usage(desk: Desk) -> None:
