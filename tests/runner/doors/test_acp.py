@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from swarm.runner.doors.acp import AcpDoor
-from swarm.runner.doors.acp_updates import TurnUpdates
+from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
 from swarm.runner.port import (
     LogLine,
     PermissionAsked,
@@ -225,7 +225,63 @@ async def test_a_silent_agent_is_ended_by_closing(desk: Desk) -> None:
     assert running_in(desk.folder) == []
 
 
-@pytest.mark.parametrize("habit", ["works", "replays"])
+@pytest.mark.req("RUN-05")
+async def test_once_is_not_always_and_a_refusal_counts_for_its_turn(desk: Desk) -> None:
+    session = await desk.open(desk.acp("asks once"))
+    found = []
+    for given in ({"allowed": False}, {"allowed": True}, {"allowed": True, "always": True}):
+
+        async def decide(event: object, given: dict[str, bool] = given) -> None:
+            if isinstance(event, PermissionAsked):
+                await session.permit(event.id, **given)  # type: ignore[arg-type]
+
+        events, ended = await turn_of(session, seen=decide)
+        found.append((text_in(events), ended.refused_tools))
+    assert found == [("no", ("execute",)), ("yes", ()), ("ever", ())]
+
+
+@pytest.mark.parametrize(("habit", "said"), [("names an address", "cancel"), ("speaks of another session", "Mine.")])
+async def test_what_is_not_for_us_is_left_out(desk: Desk, habit: str, said: str) -> None:
+    events, _ = await turn_of(await desk.open(desk.acp(habit)))
+    assert text_in(events) == said
+    assert not any(isinstance(event, QuestionAsked) for event in events)
+
+
+async def test_an_agent_that_wants_a_key_gets_the_one_of_the_environment(desk: Desk) -> None:
+    with pytest.raises(StartFailed, match=r"not logged in.*API key"):
+        await desk.open(desk.acp("wants a key"))
+    session = await desk.open(
+        desk.acp("wants a key"), environment={**desk.wanted.environment, "OPENAI_API_KEY": "the key"}
+    )
+    assert session.id == "s-1"
+
+
+def test_usage_counts_what_was_cached_and_dollars_only() -> None:
+    updates = TurnUpdates()
+    for amount, currency in ((0.5, "USD"), (7, "EUR"), (-1, "USD")):
+        assert [
+            event.cost_dollars
+            for event in updates.events(
+                {"sessionUpdate": "usage_update", "cost": {"amount": amount, "currency": currency}}
+            )
+            if isinstance(event, UsageReported)
+        ] == ([0.5] if currency == "USD" and amount > 0 else [])
+    usage = {"inputTokens": 1, "cachedReadTokens": 20, "cachedWriteTokens": 300, "outputTokens": 4}
+    assert updates.total(usage) == UsageReported(input_tokens=321, output_tokens=4, cost_dollars=0.5)
+    assert updates.total({}) is None
+
+
+def test_a_grant_is_offered_only_if_the_agent_offers_it_and_a_failed_step_is_an_error() -> None:
+    updates = TurnUpdates()
+    for kinds, can_grant in ((["allow_once"], False), (["allow_once", "allow_always"], True)):
+        options = [{"kind": kind, "optionId": kind} for kind in kinds]
+        asked, _ = permission_of("a", {"toolCall": {"toolCallId": "c", "title": "rm"}, "options": options}, updates)
+        assert asked.can_grant is can_grant
+    failed = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}
+    assert [*updates.events(failed)] == [StepShown(id="c", title="rm", state=ToolState.ERROR)]
+
+
+@pytest.mark.parametrize("habit", ["works", "has pages", "replays"])
 async def test_a_session_is_resumed_with_a_proof(desk: Desk, habit: str) -> None:
     session = await desk.open(desk.acp(habit), resume="s-1")
     events, _ = await turn_of(session, "More.")
@@ -244,6 +300,8 @@ async def test_without_a_proof_the_session_is_missing(desk: Desk, habit: str, id
 async def test_an_agent_that_does_not_start(desk: Desk) -> None:
     with pytest.raises(StartFailed, match=r"exit code 3.*no licence"):
         await desk.open(desk.acp("dead"))
+    with pytest.raises(StartFailed, match="speaks version 99 of ACP"):
+        await desk.open(desk.acp("new protocol"))
     assert running_in(desk.folder) == []
 
 

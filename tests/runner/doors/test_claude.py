@@ -57,12 +57,17 @@ def test_the_text_before_a_step_ends_with_a_paragraph_and_a_failed_step_is_an_er
             message("user", failed),
             {"type": "stream_event", "event": start, "parent_tool_use_id": None},
             streamed("Found."),
+            {"type": "stream_event", "event": start, "parent_tool_use_id": None},
+            streamed("More."),
             message("assistant", {"type": "text", "text": "Not streamed."}),
         )
         for event in messages.events(one)
     ]
-    texts = [TextAdded(text=text) for text in ("```\nls\n```", "\n\n", "Found.", "\n\n", "Not streamed.")]
+    words = ("```\nls\n```", "\n\n", "Found.", "\n\n", "More.", "\n\n", "Not streamed.")
+    texts = [TextAdded(text=text) for text in words]
     assert seen == [*texts[:2], step, replace(step, state=ToolState.ERROR), *texts[2:]]
+    messages.begin()
+    assert [*messages.events({"type": "stream_event", "event": start, "parent_tool_use_id": None})] == []
 
 
 def test_subagents_have_steps_and_no_text() -> None:
