@@ -141,6 +141,12 @@ def turn() -> None:
             sys.stdout.write('{"type":"resu')
             sys.stdout.flush()
             os._exit(0)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "unfinished":
+            sys.stdout.write(json.dumps({"type": "result", "subtype": "success", "result": "The end."}))
+            sys.stdout.flush()
+            os._exit(0)
         case "exits":
             os._exit(0)
         case "junk":

@@ -49,6 +49,8 @@ def test_the_text_before_a_step_ends_with_a_paragraph(update: dict[str, Any], st
     assert [event for event in seen if isinstance(event, TextAdded)] == texts
     assert seen[:3] == [step, *texts[:2]]
     assert isinstance(seen[3], StepShown)
+    updates.begin()
+    assert all(isinstance(event, StepShown) for event in updates.events(update))
 
 
 async def test_text_steps_and_usage(desk: Desk) -> None:

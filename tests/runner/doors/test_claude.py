@@ -222,6 +222,7 @@ async def test_cancelling_ends_the_turn(desk: Desk) -> None:
     [
         ("fails", "API Error: 503"),
         ("dies", "exit code 7, without a result: out of luck"),
+        ("killed", "the CLI was killed"),
         ("half", "exit code 0, without a result"),
         ("exits", "exit code 0, without a result"),
     ],
@@ -235,6 +236,11 @@ async def test_how_a_turn_fails(desk: Desk, habit: str, reason: str) -> None:
     if habit == "exits":
         _, again = await turn_of(session)
         assert again.outcome is TurnOutcome.FAILED
+
+
+async def test_a_last_message_without_a_line_break_counts(desk: Desk) -> None:
+    _, ended = await turn_of(await desk.open(desk.claude("unfinished")))
+    assert (ended.outcome, ended.text) == (TurnOutcome.DONE, "The end.")
 
 
 async def test_tools_that_the_cli_itself_refused_are_told(desk: Desk) -> None:
