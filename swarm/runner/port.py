@@ -129,7 +129,7 @@ class SessionWanted:
     mcp: McpAccess
     system_prompt: str
     resume: str | None = None  # the session's id; None: a new session
-    wrap: tuple[str, ...] = ()  # the sandbox's command, to which the CLI's command is appended
+    wrap: tuple[str, ...] = ()  # the sandbox's command up to its "--"; the CLI's command is appended
     cost_limit_dollars: float | None = None  # for CLIs that limit the cost themselves
 
 

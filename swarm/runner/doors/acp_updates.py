@@ -29,30 +29,31 @@ def text_of(value: object) -> str:
 
 
 class TurnUpdates:
-    """The tool calls and the usage of a session, and where the text of the turn was interrupted."""
+    """The tool calls and the usage of a session, and whether a paragraph of the turn's text is open."""
 
     def __init__(self) -> None:
         self._calls: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._has_text = self._is_interrupted = False
+        self._is_in_paragraph = False
         self._cost: float | None = None
         self._model: str | None = None
 
     def begin(self) -> None:
         """Begins a turn."""
-        self._has_text = self._is_interrupted = False
+        self._is_in_paragraph = False
 
     def events(self, update: Mapping[str, Any]) -> Iterator[CliEvent]:
         """Yields the events of an update."""
         text = text_of(object_of(update.get("content")).get("text"))
         match update.get("sessionUpdate"):
             case "agent_message_chunk" if text:
-                yield from self._text(text)
+                self._is_in_paragraph = True
+                yield TextAdded(text=text)
             case "agent_thought_chunk" if text.strip():
                 yield LogLine(text=f"(thinking) {text[:_TITLE_CHARACTERS]}")
             case "tool_call" | "tool_call_update":
-                yield from self._step(update)
+                yield from self._below_text(self._step(update))
             case "plan":
-                yield from _plan(update.get("entries"))
+                yield from self._below_text(_plan(update.get("entries")))
             case "usage_update":
                 yield from self._usage(object_of(update.get("cost")))
 
@@ -76,17 +77,18 @@ class TurnUpdates:
         total = None if taken is None else taken + sum(cached)
         return UsageReported(input_tokens=total, output_tokens=given, cost_dollars=self._cost)
 
-    def _text(self, text: str) -> Iterator[CliEvent]:
-        if self._has_text and self._is_interrupted:
-            yield TextAdded(text="\n\n")
-        self._has_text, self._is_interrupted = True, False
-        yield TextAdded(text=text)
+    def _below_text(self, steps: Iterator[CliEvent]) -> Iterator[CliEvent]:
+        """Ends the paragraph before a step: the closing fence of a code block counts only as a whole line."""
+        for step in steps:
+            if self._is_in_paragraph:
+                self._is_in_paragraph = False
+                yield TextAdded(text="\n\n")
+            yield step
 
     def _step(self, update: Mapping[str, Any]) -> Iterator[CliEvent]:
         id = text_of(update.get("toolCallId"))
         before = dict(self._calls.get(id, {}))
         call = self.call(update)
-        self._is_interrupted = True
         if id and any(before.get(name) != call.get(name) for name in ("title", "status")):
             state = _STATES.get(text_of(call.get("status")), ToolState.PENDING)
             yield StepShown(id=id, title=_title(call), state=state)

@@ -117,7 +117,7 @@ class _ClaudeSession:
 
     async def permit(self, ask_id: str, *, allowed: bool, always: bool = False, reason: str = "") -> None:
         """Answers a permission. The CLI learns the reason of a refusal."""
-        if (request := self._asks.get(ask_id)) is None or request.get("tool_name") == QUESTION_TOOL:
+        if (request := self._asks.get(ask_id)) is None:
             return
         if not allowed:
             self._refused[text_of(request.get("tool_name"))] = None
@@ -135,9 +135,9 @@ class _ClaudeSession:
         if request.get("subtype") == "elicitation":
             said = {"action": "decline"} if values is None else {"action": "accept", "content": dict(values)}
             await self._reply(ask_id, said)
-        elif request.get("tool_name") == QUESTION_TOOL and values is None:
+        elif values is None:
             await self._reply(ask_id, {"behavior": "deny", "message": "The question was not answered."})
-        elif request.get("tool_name") == QUESTION_TOOL and values is not None:
+        else:
             asked = object_of(request.get("input"))
             given = {**asked, "answers": answers_of(asked, values)}
             await self._reply(ask_id, {"behavior": "allow", "updatedInput": given})
@@ -292,6 +292,4 @@ def _config_file(wanted: SessionWanted) -> Path:
 
 def _with_file(wrap: Sequence[str], config: Path) -> list[str]:
     """Shows the file in the sandbox, whose /tmp is private."""
-    if not wrap or wrap[-1] != "--":
-        return list(wrap)
-    return [*wrap[:-1], "--ro-bind", str(config), str(config), "--"]
+    return [*wrap[:-1], "--ro-bind", str(config), str(config), "--"] if wrap else []

@@ -47,11 +47,11 @@ class TurnMessages:
         self.model: str | None = None
         self._streamed: dict[str, None] = {}
         self._titles: dict[str, str] = {}
-        self._has_text = False
+        self._is_in_paragraph = False
 
     def begin(self) -> None:
         """Begins a turn."""
-        self._has_text = False
+        self._is_in_paragraph = False
         self._streamed.clear()
         self._titles.clear()
 
@@ -66,7 +66,7 @@ class TurnMessages:
             case "assistant":
                 has_streamed = text_of(inner.get("id")) in self._streamed
                 for block in blocks:
-                    yield from self._block(block, shows_text=is_main and not has_streamed)
+                    yield from self._block(block, is_main=is_main, has_streamed=has_streamed)
             case "user":
                 for block in blocks:
                     yield from self._finished(block)
@@ -79,21 +79,29 @@ class TurnMessages:
             case "message_start", _:
                 self._note(self._streamed, text_of(object_of(event.get("message")).get("id")), _MOST_STREAMED)
             case "content_block_start", "text":
-                if self._has_text:
-                    yield TextAdded(text="\n\n")
+                yield from self._end_paragraph()
             case "content_block_delta", "text_delta":
                 if text := text_of(part.get("text")):
-                    self._has_text = True
+                    self._is_in_paragraph = True
                     yield TextAdded(text=text)
             case "content_block_delta", "thinking_delta":
                 yield LogLine(text=f"(thinking) {text_of(part.get('thinking'))[:_TITLE_CHARACTERS]}")
 
-    def _block(self, block: Mapping[str, Any], *, shows_text: bool) -> Iterator[CliEvent]:
+    def _end_paragraph(self) -> Iterator[CliEvent]:
+        """Ends the paragraph before a step, too: the closing fence of a code block counts only as a whole line."""
+        if self._is_in_paragraph:
+            self._is_in_paragraph = False
+            yield TextAdded(text="\n\n")
+
+    def _block(self, block: Mapping[str, Any], *, is_main: bool, has_streamed: bool) -> Iterator[CliEvent]:
         text, id = text_of(block.get("text")), text_of(block.get("id"))
-        if block.get("type") == "text" and text and shows_text:
-            yield TextAdded(text=f"\n\n{text}" if self._has_text else text)
-            self._has_text = True
+        if block.get("type") == "text" and text and is_main and not has_streamed:
+            yield from self._end_paragraph()
+            self._is_in_paragraph = True
+            yield TextAdded(text=text)
         elif block.get("type") == "tool_use" and id:
+            if is_main:
+                yield from self._end_paragraph()
             title = title_of(text_of(block.get("name")), object_of(block.get("input")))
             self._note(self._titles, id, _MOST_STEPS, title)
             yield StepShown(id=id, title=title, state=ToolState.IN_PROGRESS)

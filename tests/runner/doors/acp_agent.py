@@ -24,9 +24,12 @@ from acp.exceptions import RequestError
 from acp.schema import (
     AgentCapabilities,
     AllowedOutcome,
+    AuthenticateResponse,
+    AuthMethodAgent,
     Cost,
     ElicitationFormSessionMode,
     ElicitationSchema,
+    ElicitationUrlSessionMode,
     ListSessionsResponse,
     McpCapabilities,
     PermissionOption,
@@ -39,6 +42,7 @@ from acp.schema import (
     Usage,
     UsageUpdate,
 )
+from pydantic import AnyUrl
 
 HABIT, STATE = (*sys.argv[1:3], "", "")[0], Path((*sys.argv[1:3], "", "")[1])
 OPTIONS = [
@@ -80,6 +84,7 @@ class Agent:
         self.client: Any = None
         self.cancelled = asyncio.Event()
         self.turns = 0
+        self.key = ""
 
     def on_connect(self, client: Any) -> None:
         self.client = client
@@ -95,19 +100,28 @@ class Agent:
             os._exit(3)
         sessions = SessionCapabilities(list=SessionListCapabilities(), resume=SessionResumeCapabilities())
         return InitializeResponse(
-            protocol_version=PROTOCOL_VERSION,
+            protocol_version=99 if HABIT == "new protocol" else PROTOCOL_VERSION,
             agent_capabilities=AgentCapabilities(
                 load_session=HABIT in ("replays", "replays nothing"),
                 mcp_capabilities=McpCapabilities(http=HABIT != "no mcp"),
                 session_capabilities=SessionCapabilities() if HABIT.startswith("replays") else sessions,
             ),
+            auth_methods=[AuthMethodAgent(id="api-key", name="API key")] if HABIT == "wants a key" else [],
         )
+
+    async def authenticate(self, method_id: str, **kwargs: Any) -> AuthenticateResponse:
+        self.key = method_id
+        return AuthenticateResponse()
 
     async def new_session(self, cwd: str, mcp_servers: Any = None, **_: Any) -> NewSessionResponse:
         self.note(new=cwd, mcp=[one.model_dump(mode="json", by_alias=True) for one in mcp_servers or ()])
+        if HABIT == "wants a key" and not self.key:
+            raise RequestError(-32000, "Authentication required")
         return NewSessionResponse(session_id="s-1")
 
-    async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
+        if HABIT == "has pages" and cursor is None:
+            return ListSessionsResponse(sessions=[], next_cursor="2")
         return ListSessionsResponse(sessions=[SessionInfo(session_id="s-1", cwd=cwd or "/")])
 
     async def resume_session(self, session_id: str, **_: Any) -> ResumeSessionResponse:
@@ -153,6 +167,8 @@ class Agent:
             case "asks twice":
                 answers = await asyncio.gather(self.ask(session_id, 1), self.ask(session_id, 2))
                 await self.say(session_id, " ".join(answers))
+            case "asks once":
+                await self.say(session_id, await self.ask(session_id, 1))
             case "dies while it asks":
                 asyncio.get_running_loop().call_later(0.2, os._exit, 7)
                 await self.ask(session_id, 1)
@@ -169,6 +185,14 @@ class Agent:
                 mode = ElicitationFormSessionMode(session_id=session_id, mode="form", requested_schema=schema)
                 answer = await self.client.create_elicitation("Which colour?", mode)
                 await self.say(session_id, json.dumps(answer.model_dump(mode="json", exclude_none=True)))
+            case "names an address":
+                address = AnyUrl("https://example.org")
+                by_url = ElicitationUrlSessionMode(session_id=session_id, mode="url", elicitation_id="u", url=address)
+                answer = await self.client.create_elicitation("Log in.", by_url)
+                await self.say(session_id, answer.action)
+            case "speaks of another session":
+                await self.say("s-2", "Not mine.")
+                await self.say(session_id, "Mine.")
             case "waits":
                 await self.say(session_id, "I begin.")
                 await self.cancelled.wait()

@@ -58,6 +58,13 @@ def ask(id: str, tool: str, **given: Any) -> None:
     write(type="control_request", request_id=id, request={**request, "permission_suggestions": [{"type": "addRules"}]})
 
 
+def elicit(id: str, **more: Any) -> None:
+    """Passes on a question of an MCP server."""
+    form = {"type": "object", "properties": {"colour": {"type": "string"}}}
+    request = {"subtype": "elicitation", "message": "Which colour?", "requested_schema": form, **more}
+    write(type="control_request", request_id=id, request=request)
+
+
 def result(**more: Any) -> None:
     """The end of a turn."""
     models = {"model-1": {"inputTokens": 7, "cacheReadInputTokens": 3, "outputTokens": 5, "costUSD": 0.5}}
@@ -101,7 +108,19 @@ def turn() -> None:
             choice = {"question": "Which colour?", "header": "Colour", "options": [{"label": "red"}, {"label": "blue"}]}
             many = {"question": "Which sizes?", "header": "Sizes", "options": [{"label": "S"}], "multiSelect": True}
             ask("q", "AskUserQuestion", questions=[choice, many])
-            say(json.dumps(answers(1)["q"].get("updatedInput", {}).get("answers")))
+            found = answers(1)["q"]
+            say(json.dumps(found.get("updatedInput", {}).get("answers")))
+            result(permission_denials=[{"tool_name": "AskUserQuestion"}] if found["behavior"] == "deny" else [])
+        case "elicits":
+            elicit("e")
+            say(json.dumps(answers(1)["e"]))
+            elicit("u", mode="url", url="https://example.org")
+            say(read()["response"]["subtype"])
+            result()
+        case "withdraws":
+            ask("w", "Bash", command="rm 1")
+            write(type="control_cancel_request", request_id="w")
+            say("I need no answer.")
             result()
         case "waits":
             say("I begin.")
@@ -120,6 +139,12 @@ def turn() -> None:
             os._exit(7)
         case "half":
             sys.stdout.write('{"type":"resu')
+            sys.stdout.flush()
+            os._exit(0)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "unfinished":
+            sys.stdout.write(json.dumps({"type": "result", "subtype": "success", "result": "The end."}))
             sys.stdout.flush()
             os._exit(0)
         case "exits":
@@ -175,7 +200,7 @@ def main() -> None:
         sys.exit(3)
     config = Path(argument("--mcp-config") or "")
     note(arguments=ARGUMENTS, config=json.loads(config.read_text()), mode=stat.S_IMODE(config.stat().st_mode))
-    if HABIT == "missing" and argument("--resume"):
+    if HABIT == "missing":
         write(type="result", subtype="error_during_execution", is_error=True, errors=["No conversation found with it"])
         sys.exit(1)
     while True:
@@ -184,10 +209,14 @@ def main() -> None:
         if message["type"] == "control_request":
             answer = {"subtype": "success", "request_id": message["request_id"], "response": {}}
             write(type="control_response", response=answer)
+            if HABIT == "asks early":
+                ask("early", "Bash", command="rm 1")
+                elicit("form")
         elif message["type"] == "user":
             status = "failed" if HABIT == "no mcp" else "connected"
             servers = [{"name": "swarm", "status": status}]
-            write(type="system", subtype="init", model="model-1", mcp_servers=servers)
+            changed = {"session_id": "another"} if HABIT == "changes" else {}
+            write(type="system", subtype="init", model="model-1", mcp_servers=servers, **changed)
             turn()
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import Any
 
 import pytest
 
 from swarm.runner.doors.acp import AcpDoor
+from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
 from swarm.runner.port import (
     LogLine,
     PermissionAsked,
@@ -23,6 +25,32 @@ from swarm.runner.port import (
 )
 from tests.runner.doors import acp_agent
 from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
+
+
+@pytest.mark.parametrize(
+    ("update", "step"),
+    [
+        (
+            {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "status": "in_progress"},
+            StepShown(id="c", title="ls", state=ToolState.IN_PROGRESS),
+        ),
+        (
+            {"sessionUpdate": "plan", "entries": [{"content": "Look", "status": "completed"}]},
+            StepShown(id="plan-1", title="Look", state=ToolState.COMPLETE),
+        ),
+    ],
+)
+def test_the_text_before_a_step_ends_with_a_paragraph(update: dict[str, Any], step: StepShown) -> None:
+    updates = TurnUpdates()
+    said = [{"sessionUpdate": "agent_message_chunk", "content": {"text": text}} for text in ("```\nls\n```", "Found.")]
+    given = (update, said[0], {**update, "title": "ls -l"}, {**update, "title": "ls -l"}, said[1])
+    seen = [event for one in given for event in updates.events(one)]
+    texts = [TextAdded(text=text) for text in ("```\nls\n```", "\n\n", "Found.")]
+    assert [event for event in seen if isinstance(event, TextAdded)] == texts
+    assert seen[:3] == [step, *texts[:2]]
+    assert isinstance(seen[3], StepShown)
+    updates.begin()
+    assert all(isinstance(event, StepShown) for event in updates.events(update))
 
 
 async def test_text_steps_and_usage(desk: Desk) -> None:
@@ -199,7 +227,63 @@ async def test_a_silent_agent_is_ended_by_closing(desk: Desk) -> None:
     assert running_in(desk.folder) == []
 
 
-@pytest.mark.parametrize("habit", ["works", "replays"])
+@pytest.mark.req("RUN-05")
+async def test_once_is_not_always_and_a_refusal_counts_for_its_turn(desk: Desk) -> None:
+    session = await desk.open(desk.acp("asks once"))
+    found = []
+    for given in ({"allowed": False}, {"allowed": True}, {"allowed": True, "always": True}):
+
+        async def decide(event: object, given: dict[str, bool] = given) -> None:
+            if isinstance(event, PermissionAsked):
+                await session.permit(event.id, **given)  # type: ignore[arg-type]
+
+        events, ended = await turn_of(session, seen=decide)
+        found.append((text_in(events), ended.refused_tools))
+    assert found == [("no", ("execute",)), ("yes", ()), ("ever", ())]
+
+
+@pytest.mark.parametrize(("habit", "said"), [("names an address", "cancel"), ("speaks of another session", "Mine.")])
+async def test_what_is_not_for_us_is_left_out(desk: Desk, habit: str, said: str) -> None:
+    events, _ = await turn_of(await desk.open(desk.acp(habit)))
+    assert text_in(events) == said
+    assert not any(isinstance(event, QuestionAsked) for event in events)
+
+
+async def test_an_agent_that_wants_a_key_gets_the_one_of_the_environment(desk: Desk) -> None:
+    with pytest.raises(StartFailed, match=r"not logged in.*API key"):
+        await desk.open(desk.acp("wants a key"))
+    session = await desk.open(
+        desk.acp("wants a key"), environment={**desk.wanted.environment, "OPENAI_API_KEY": "the key"}
+    )
+    assert session.id == "s-1"
+
+
+def test_usage_counts_what_was_cached_and_dollars_only() -> None:
+    updates = TurnUpdates()
+    for amount, currency in ((0.5, "USD"), (7, "EUR"), (-1, "USD")):
+        assert [
+            event.cost_dollars
+            for event in updates.events(
+                {"sessionUpdate": "usage_update", "cost": {"amount": amount, "currency": currency}}
+            )
+            if isinstance(event, UsageReported)
+        ] == ([0.5] if currency == "USD" and amount > 0 else [])
+    usage = {"inputTokens": 1, "cachedReadTokens": 20, "cachedWriteTokens": 300, "outputTokens": 4}
+    assert updates.total(usage) == UsageReported(input_tokens=321, output_tokens=4, cost_dollars=0.5)
+    assert updates.total({}) is None
+
+
+def test_a_grant_is_offered_only_if_the_agent_offers_it_and_a_failed_step_is_an_error() -> None:
+    updates = TurnUpdates()
+    for kinds, can_grant in ((["allow_once"], False), (["allow_once", "allow_always"], True)):
+        options = [{"kind": kind, "optionId": kind} for kind in kinds]
+        asked, _ = permission_of("a", {"toolCall": {"toolCallId": "c", "title": "rm"}, "options": options}, updates)
+        assert asked.can_grant is can_grant
+    failed = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}
+    assert [*updates.events(failed)] == [StepShown(id="c", title="rm", state=ToolState.ERROR)]
+
+
+@pytest.mark.parametrize("habit", ["works", "has pages", "replays"])
 async def test_a_session_is_resumed_with_a_proof(desk: Desk, habit: str) -> None:
     session = await desk.open(desk.acp(habit), resume="s-1")
     events, _ = await turn_of(session, "More.")
@@ -218,6 +302,8 @@ async def test_without_a_proof_the_session_is_missing(desk: Desk, habit: str, id
 async def test_an_agent_that_does_not_start(desk: Desk) -> None:
     with pytest.raises(StartFailed, match=r"exit code 3.*no licence"):
         await desk.open(desk.acp("dead"))
+    with pytest.raises(StartFailed, match="speaks version 99 of ACP"):
+        await desk.open(desk.acp("new protocol"))
     assert running_in(desk.folder) == []
 
 

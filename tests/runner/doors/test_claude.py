@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from swarm.runner.doors.claude import ClaudeDoor
+from swarm.runner.doors.claude_messages import TurnMessages
 from swarm.runner.port import (
     LogLine,
     PermissionAsked,
@@ -25,10 +28,61 @@ from swarm.runner.port import (
 from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
 
 
+def replies_in(desk: Desk) -> list[Any]:
+    """The answers to the CLI's control requests."""
+    return [one["response"]["response"] for one in desk.noted() if one.get("type") == "control_response"]
+
+
+def message(kind: str, *blocks: dict[str, Any], parent: str | None = None) -> dict[str, Any]:
+    """A message with these blocks; ``parent`` is the tool call of a subagent."""
+    return {"type": kind, "message": {"id": "m", "content": list(blocks)}, "parent_tool_use_id": parent}
+
+
+def streamed(text: str, parent: str | None = None) -> dict[str, Any]:
+    """A piece of text."""
+    event = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}
+    return {"type": "stream_event", "event": event, "parent_tool_use_id": parent}
+
+
+def test_the_text_before_a_step_ends_with_a_paragraph_and_a_failed_step_is_an_error() -> None:
+    use = {"type": "tool_use", "id": "u", "name": "Bash", "input": {"command": "ls"}}
+    failed = {"type": "tool_result", "tool_use_id": "u", "is_error": True}
+    start = {"type": "content_block_start", "content_block": {"type": "text"}}
+    messages, step = TurnMessages(), StepShown(id="u", title="Bash: ls", state=ToolState.IN_PROGRESS)
+    seen = [
+        event
+        for one in (
+            streamed("```\nls\n```"),
+            message("assistant", use),
+            message("user", failed),
+            {"type": "stream_event", "event": start, "parent_tool_use_id": None},
+            streamed("Found."),
+            {"type": "stream_event", "event": start, "parent_tool_use_id": None},
+            streamed("More."),
+            message("assistant", {"type": "text", "text": "Not streamed."}),
+        )
+        for event in messages.events(one)
+    ]
+    words = ("```\nls\n```", "\n\n", "Found.", "\n\n", "More.", "\n\n", "Not streamed.")
+    texts = [TextAdded(text=text) for text in words]
+    assert seen == [*texts[:2], step, replace(step, state=ToolState.ERROR), *texts[2:]]
+    messages.begin()
+    assert [*messages.events({"type": "stream_event", "event": start, "parent_tool_use_id": None})] == []
+
+
+def test_subagents_have_steps_and_no_text() -> None:
+    use, text = {"type": "tool_use", "id": "u", "name": "Read", "input": {}}, {"type": "text", "text": "Mine."}
+    messages = TurnMessages()
+    given = (streamed("Main"), streamed("Mine.", "s"), message("assistant", text, use, parent="s"), streamed(" text."))
+    seen = [event for one in given for event in messages.events(one)]
+    assert text_in(seen) == "Main text."
+    assert [event.title for event in seen if isinstance(event, StepShown)] == ["Read"]
+
+
 async def test_text_steps_and_usage(desk: Desk) -> None:
     session = await desk.open(desk.claude("works"))
     events, ended = await turn_of(session)
-    assert text_in(events) == "I look."
+    assert text_in(events) == "I look.\n\n"
     steps = [(event.title, event.state) for event in events if isinstance(event, StepShown)]
     assert steps == [("Bash: ls", ToolState.IN_PROGRESS), ("Bash: ls", ToolState.COMPLETE)]
     assert [event for event in events if isinstance(event, UsageReported)] == [
@@ -77,7 +131,7 @@ async def test_two_permissions_at_once(desk: Desk) -> None:
     ]
     assert text_in(events) == "allow deny"
     assert ended.refused_tools == ("Write",)
-    answers = [one["response"]["response"] for one in desk.noted() if one.get("type") == "control_response"]
+    answers = replies_in(desk)
     assert {"behavior": "deny", "message": "Not this file."} in answers
     allowed = {"behavior": "allow", "updatedInput": {"command": "rm 1"}, "updatedPermissions": [{"type": "addRules"}]}
     assert allowed in answers
@@ -105,6 +159,52 @@ async def test_a_question(desk: Desk, values: dict[str, object] | None, answer: 
     assert (ended.outcome, ended.refused_tools) == (TurnOutcome.DONE, ())
 
 
+async def test_a_form_of_an_mcp_server_is_a_question_and_an_address_is_not_offered(desk: Desk) -> None:
+    session = await desk.open(desk.claude("elicits"))
+    asked: list[QuestionAsked] = []
+
+    async def decide(event: object) -> None:
+        if isinstance(event, QuestionAsked):
+            asked.append(event)
+            await session.answer(event.id, {"colour": "red"} if len(asked) == 1 else None)
+
+    (first, _), (second, _) = await turn_of(session, seen=decide), await turn_of(session, seen=decide)
+    assert text_in(first) == '{"action": "accept", "content": {"colour": "red"}}error'
+    assert text_in(second) == '{"action": "decline"}error'
+    assert [(one.message, [*one.schema["properties"]]) for one in asked] == [("Which colour?", ["colour"])] * 2
+
+
+async def test_what_is_asked_outside_of_a_turn_is_refused_at_once(desk: Desk) -> None:
+    await desk.open(desk.claude("asks early"))
+    async with asyncio.timeout(30):
+        while len(replies := replies_in(desk)) < 2:
+            await asyncio.sleep(0.02)
+    assert replies == [{"behavior": "deny", "message": "Nobody can be asked now."}, {"action": "cancel"}]
+
+
+async def test_a_request_that_the_cli_has_withdrawn_is_not_answered(desk: Desk) -> None:
+    session = await desk.open(desk.claude("withdraws"))
+
+    async def decide(event: object) -> None:
+        if isinstance(event, TextAdded):
+            await session.permit("w", allowed=False)
+
+    for _ in range(2):
+        _, ended = await turn_of(session, seen=decide)
+        assert ended.refused_tools == ()
+    assert replies_in(desk) == []
+
+
+async def test_the_file_with_the_token_is_shown_in_the_sandbox(desk: Desk) -> None:
+    sandbox, seen = desk.folder.parent / "sandbox", desk.folder.parent / "seen"
+    sandbox.write_text(f'#!/bin/sh\necho "$@" > {seen}\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    sandbox.chmod(0o700)
+    await desk.open(desk.claude("works"), wrap=(str(sandbox), "--die-with-parent", "--"))
+    arguments = desk.noted()[0]["arguments"]
+    file = arguments[arguments.index("--mcp-config") + 1]
+    assert seen.read_text().startswith(f"--die-with-parent --ro-bind {file} {file} -- ")
+
+
 async def test_cancelling_ends_the_turn(desk: Desk) -> None:
     session = await desk.open(desk.claude("waits"))
 
@@ -122,6 +222,7 @@ async def test_cancelling_ends_the_turn(desk: Desk) -> None:
     [
         ("fails", "API Error: 503"),
         ("dies", "exit code 7, without a result: out of luck"),
+        ("killed", "the CLI was killed"),
         ("half", "exit code 0, without a result"),
         ("exits", "exit code 0, without a result"),
     ],
@@ -135,6 +236,11 @@ async def test_how_a_turn_fails(desk: Desk, habit: str, reason: str) -> None:
     if habit == "exits":
         _, again = await turn_of(session)
         assert again.outcome is TurnOutcome.FAILED
+
+
+async def test_a_last_message_without_a_line_break_counts(desk: Desk) -> None:
+    _, ended = await turn_of(await desk.open(desk.claude("unfinished")))
+    assert (ended.outcome, ended.text) == (TurnOutcome.DONE, "The end.")
 
 
 async def test_tools_that_the_cli_itself_refused_are_told(desk: Desk) -> None:
@@ -170,10 +276,21 @@ async def test_a_session_is_resumed(desk: Desk) -> None:
     assert session.id == "11111111-1111-4111-8111-111111111111"
 
 
-async def test_a_missing_session(desk: Desk) -> None:
+async def test_a_session_is_missing_only_if_the_cli_says_so_of_one_to_resume(desk: Desk) -> None:
+    id = "11111111-1111-4111-8111-111111111111"
     with pytest.raises(SessionMissing):
-        await desk.open(desk.claude("missing"), resume="11111111-1111-4111-8111-111111111111")
+        await desk.open(desk.claude("missing"), resume=id)
+    with pytest.raises(StartFailed, match="No conversation found"):
+        await desk.open(desk.claude("missing"))
+    with pytest.raises(StartFailed, match="no licence"):
+        await desk.open(desk.claude("dead"), resume=id)
     assert running_in(desk.folder) == []
+
+
+async def test_the_session_to_resume_next_is_the_one_that_the_cli_names(desk: Desk) -> None:
+    session = await desk.open(desk.claude("changes"))
+    await turn_of(session)
+    assert session.id == "another"
 
 
 async def test_a_cli_that_does_not_start(desk: Desk) -> None:
@@ -217,7 +334,7 @@ async def test_a_refusal_counts_for_its_turn_also_if_the_cli_does_not_report_it_
     assert await turn(allowed=False) == ("Bash",)
     assert await turn(allowed=True) == ()
     assert await turn(allowed=True, always=True) == ()
-    replies = [one["response"]["response"] for one in desk.noted() if one.get("type") == "control_response"]
+    replies = replies_in(desk)
     assert [reply["behavior"] for reply in replies] == ["deny", "allow", "allow"]
     assert ["updatedPermissions" in reply for reply in replies] == [False, False, True]
     arguments = desk.noted()[0]["arguments"]

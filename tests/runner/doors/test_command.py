@@ -1,0 +1,92 @@
+"""A plain command, played by the shell."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from swarm.runner.doors.command import CommandDoor
+from swarm.runner.port import LogLine, SessionMissing, StartFailed, TextAdded, TurnOutcome
+from tests.runner.doors.conftest import Desk, text_in, turn_of
+
+
+def shell(script: str, *words: str) -> CommandDoor:
+    """The door of a script."""
+    return CommandDoor(["sh", "-c", script, *words])
+
+
+@pytest.mark.parametrize(
+    "door",
+    [shell("cat"), shell('printf %s "$0"; cat', "{prompt}")],
+    ids=["by standard input", "by an argument"],
+)
+async def test_each_turn_gets_the_whole_prompt(desk: Desk, door: CommandDoor) -> None:
+    session = await desk.open(door)
+    for prompt in ("First.", "Zweitens: ö."):
+        events, ended = await turn_of(session, prompt)
+        assert text_in(events) == f"You are a worker.\n\n{prompt}"
+        assert ended.outcome is TurnOutcome.DONE
+    assert session.id is None
+
+
+async def test_a_command_may_reach_the_coordinator(desk: Desk) -> None:
+    script = 'cat > /dev/null; echo "$SWARM_MCP_URL $SWARM_MCP_AUTHORIZATION $SWARM_LEASE"; pwd'
+    events, _ = await turn_of(await desk.open(shell(script)))
+    assert text_in(events) == f"http://127.0.0.1:9/mcp Bearer t l\n{desk.folder}\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("exit 3", "the command ended with exit code 3"), ("kill -9 $$", "the command was killed")],
+)
+async def test_a_command_that_fails(desk: Desk, script: str, reason: str) -> None:
+    events, ended = await turn_of(await desk.open(shell(f"echo Half; cat > /dev/null; {script}")))
+    assert (text_in(events), ended.outcome, ended.reason) == ("Half\n", TurnOutcome.FAILED, reason)
+
+
+async def test_standard_error_is_logged(desk: Desk) -> None:
+    # The output is open until the log has been read, as the end of the output ends the turn.
+    go = desk.folder / "go"
+    os.mkfifo(go)
+    session = await desk.open(shell("cat > /dev/null; echo luck >&2; read _ < go"))
+    events, _ = await turn_of(session, seen=lambda event: isinstance(event, LogLine) and go.write_text("\n"))
+    assert [event.text for event in events if isinstance(event, LogLine)] == ["luck\n"]
+    assert text_in(events) == ""
+
+
+async def test_a_character_may_arrive_in_pieces_and_half_a_character_is_shown_as_such(desk: Desk) -> None:
+    go = desk.folder / "go"
+    os.mkfifo(go)
+    session = await desk.open(shell(r"cat > /dev/null; printf '\303'; read _ < go; printf '\266\303'"))
+    begun: list[object] = []
+
+    def go_on(event: object) -> None:
+        if isinstance(event, TextAdded) and not begun:
+            begun.append(event)
+            go.write_text("\n")
+
+    events, _ = await turn_of(session, seen=go_on)
+    assert text_in(events) == "ö\N{REPLACEMENT CHARACTER}"
+
+
+async def test_a_cancelled_command_ends_and_the_next_turn_is_a_new_one(desk: Desk) -> None:
+    session = await desk.open(shell("read first; read second; read third; echo $third; [ $third = Go. ] && sleep 3600"))
+
+    async def cancel(event: object) -> None:
+        if isinstance(event, TextAdded):
+            await session.cancel()
+
+    assert (await turn_of(session, "Go.\n", seen=cancel))[1].outcome is TurnOutcome.CANCELLED
+    assert (await turn_of(session, "Again.\n"))[1].outcome is TurnOutcome.FAILED
+
+
+async def test_what_cannot_be_opened(desk: Desk) -> None:
+    with pytest.raises(SessionMissing):
+        await desk.open(shell("cat"), resume="s-1")
+    with pytest.raises(StartFailed, match="'no-such-command' does not exist"):
+        await desk.open(CommandDoor(["no-such-command"]))
+    session = await desk.open(shell("cat"), wrap=("no-such-sandbox", "--"))
+    _, ended = await turn_of(session)
+    assert ended.outcome is TurnOutcome.FAILED
+    assert "the command cannot be started: No such file" in ended.reason
