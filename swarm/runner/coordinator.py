@@ -21,6 +21,7 @@ from swarm.domain.errors import SwarmError, Unavailable
 from swarm.runner.port import McpAccess
 
 INSTANCE_HEADER: Final = "X-Swarm-Instance"
+_LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 LEASE_HEADER: Final = "X-Swarm-Lease"
 _LOG_OFFSET_HEADER: Final = "X-Swarm-Log-Offset"
 _MCP_HEADERS: Final = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
@@ -55,6 +56,7 @@ class CoordinatorConnection:
             timeout=_CALL_SECONDS,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             verify=base_url.startswith("https:"),  # loading certificates takes a tenth of a second
+            mounts=dict.fromkeys(_LOOPBACK),  # a proxy cannot reach this machine
         )
 
     async def __aenter__(self) -> Self:
