@@ -126,12 +126,16 @@ class Office:
         return ts, str(made["task_id"])
 
     async def _mine(self, ts: str) -> dict[str, Any]:
-        """The lead's trigger of this message. Notices about what was before are finished."""
+        """The lead's trigger of this message. What earlier tests have left, which may be work, is ended."""
         while True:
             (trigger,) = await self.lead.poll(wait_seconds=20, limit=1)
             if any(message["ts"] == ts for message in trigger["inbox_messages"]):
                 return trigger
-            await self.lead.post("/leases/finish", {"tokens": [trigger["lease"]["token"]], "outcome": "done"})
+            if (trigger.get("notice") or {}).get("kind") == "task_returned":
+                await self.lead.uses("cancel-task", task_id=trigger["task"]["id"], reason="its test is over")
+            outcome = "dismissed" if trigger["inbox_messages"] else "done"
+            ended = {"tokens": [trigger["lease"]["token"]], "outcome": outcome, "reason": "its test is over"}
+            await self.lead.post("/leases/finish", ended)
 
     async def news(self) -> list[str]:
         """The kinds of what waits for the lead."""
