@@ -15,7 +15,7 @@ import structlog
 
 from swarm.domain.text.secrets import Secrets, without_secrets
 from swarm.runner.coordinator import CoordinatorConnection, Refused, Unreachable
-from swarm.runner.port import StepShown, ToolState, UsageReported
+from swarm.runner.port import StepShown, UsageReported
 from swarm.runner.run_log import CHUNK_BYTES, RunLog
 
 MAX_TEXT_CHARACTERS: Final = 150_000
@@ -257,11 +257,6 @@ class RunOutput:
         except Refused as error:
             _log.info("The usage was not recorded.", action="runner_no_usage", run=run_id, error=error.message)
             return []
-
-
-def failed_step(step_id: str, title: str) -> StepShown:
-    """Returns a step that shows a problem."""
-    return StepShown(id=step_id, title=title, state=ToolState.ERROR)
 
 
 def _title(text: str) -> str:
