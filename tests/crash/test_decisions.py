@@ -28,7 +28,7 @@ from tests.support.providers import openai_server
 from tests.support.providers.request import Request
 from tests.support.providers.script import Call, Reply, Say
 from tests.support.stage import Stage
-from tests.support.twin_client import ANSWERED, TwinClient
+from tests.support.twin_client import ANSWERED, Conversation, TwinClient
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(240), pytest.mark.req("HITL-03", "HITL-06")]
@@ -82,7 +82,10 @@ class Scene:
         assert (await self.twin.ask("POST", "actions", json=pressed))["ok"]
 
     async def answered(self, ts: str, text: str) -> None:
-        seen = await self.twin.until(ts, lambda seen: ANSWERED in seen.emoji and not seen.is_growing, within_seconds=60)
+        def is_over(seen: Conversation) -> bool:
+            return ANSWERED in seen.emoji and not seen.is_growing and any(text in answer for answer in seen.answers)
+
+        seen = await self.twin.until(ts, is_over, within_seconds=60)
         assert sum(text in answer for answer in seen.answers) == 1, seen
 
 

@@ -99,7 +99,8 @@ class Scene:
         return [call["method"] for call in calls if call["method"].startswith(WRITING)]
 
     async def answered(self, ts: str) -> tuple[str, ...]:
-        seen = await self.twin.until(ts, lambda seen: ANSWERED in seen.emoji and not seen.is_growing, within_seconds=60)
+        # The post and the reaction are deliveries of their own: either may be the first in Slack.
+        seen = await self.twin.until(ts, lambda seen: seen.answers and ANSWERED in seen.emoji, within_seconds=60)
         assert seen.emoji == (ANSWERED,)  # 👀 would have said too much
         return seen.answers
 

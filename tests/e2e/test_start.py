@@ -212,7 +212,7 @@ async def test_a_stop_brings_the_call_in_flight_to_its_end(stage: Stage) -> None
         await twin.advance(600)  # now Slack answers
         assert await stage.coordinator.exit_code(END_SECONDS) == 0
         await stage.start_coordinator()
-        await twin.until(ts, lambda seen: ANSWERED in seen.emoji)
+        await twin.until(ts, lambda seen: seen.answers and ANSWERED in seen.emoji)
         assert len(await twin.posts(ts)) == 1
         reads = await twin.calls("conversations.replies")
         assert [call for call in reads if "oldest" in call["args"]] == []  # there was nothing to doubt
@@ -267,7 +267,7 @@ async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
         (trigger,) = await lea.poll(wait_seconds=20)
         entry = trigger["inbox_messages"][0]
         await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=entry["id"], message="by post")
-        seen = await twin.until(ts, lambda seen: ANSWERED in seen.emoji)
+        seen = await twin.until(ts, lambda seen: seen.answers and ANSWERED in seen.emoji)
         assert seen.answers == ("by post",)
         assert await twin.calls("apps.connections.open") == []
 

@@ -67,7 +67,7 @@ async def test_wheels_that_are_installed_together_run_the_demo(
     await demo.open()
     twin = TwinClient(demo.url, http)
     ts = await twin.say("@swarm hello")
-    seen = await twin.until(ts, lambda seen: ANSWERED in seen.emoji, within_seconds=60)
+    seen = await twin.until(ts, lambda seen: seen.answers and ANSWERED in seen.emoji, within_seconds=60)
     assert seen.answers[0].startswith("Hello Alice!")
     demo.process.send(signal.SIGINT)
     assert await demo.process.exit_code(END_SECONDS) == 0
