@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,24 +24,58 @@ if TYPE_CHECKING:  # loaded late, since other commands do without
     from swarm.runner.settings import RunnerSettings
 
 
-def run(
-    name: str,
-    /,
-    *,
-    provider: str,
-    url: Annotated[str | None, Parameter(env_var="SWARM_URL")] = None,
-    workdir: Path | None = None,
-    repo: str | None = None,
-    show_diff: Annotated[bool, Parameter(negative=())] = False,
-    max_concurrent: int = 1,
-    env: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    sandbox: Annotated[bool, Parameter(negative=())] = False,
-    silence_limit: float | None = None,
-    cost_limit: float | None = None,
-    description: str = "",
-    capability: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    home: Path | None = None,
-) -> None:
+_Flag = Annotated[bool, Parameter(negative=())]
+_Several = Annotated[tuple[str, ...], Parameter(negative=())]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Options:
+    """The options of ``swarm run``."""
+
+    provider: str
+    """claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client Protocol), or
+    command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on standard output).
+    The program must be installed, and logged in by its own command."""
+
+    url: Annotated[str | None, Parameter(env_var="SWARM_URL")] = None
+    """The coordinator's address; by default that of the coordinator on this machine."""
+
+    workdir: Path | None = None
+    """One folder for all work, created if it is missing. By default each thread has a folder of its own."""
+
+    repo: str | None = None
+    """A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it."""
+
+    show_diff: _Flag = False
+    """With --repo, show the diff in the thread as a file when the work is done."""
+
+    max_concurrent: int = 1
+    """How many threads are worked on at once."""
+
+    env: _Several = ()
+    """A variable of this environment that the CLI gets, such as ANTHROPIC_API_KEY; may be given several times. Without
+    it the CLI gets only HOME, PATH, LANG and TERM."""
+
+    sandbox: _Flag = False
+    """Run the CLI with bubblewrap: only its work directory and its own state can be written; the network is left."""
+
+    silence_limit: float | None = None
+    """End a run without output for so many seconds. People see after 3 minutes that there is none."""
+
+    cost_limit: float | None = None
+    """The most that one run may cost, in dollars, for CLIs that limit it themselves."""
+
+    description: str = ""
+    """What the worker is good at, for agents that delegate. Used when it is registered."""
+
+    capability: _Several = ()
+    """A capability in one word; may be given several times. Used when it is registered."""
+
+    home: Path | None = None
+    """The folder of this runner; by default $SWARM_HOME/runners/NAME."""
+
+
+def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")]) -> None:
     """Make a worker out of a coding CLI: it gets tasks from Slack, works, and answers in the thread.
 
     Examples, on the coordinator's machine:
@@ -61,62 +96,41 @@ def run(
     ----------
     name
         The worker's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
-    provider
-        claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client Protocol), or
-        command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on standard
-        output). The program must be installed, and logged in by its own command.
-    url
-        The coordinator's address; by default that of the coordinator on this machine.
-    workdir
-        One folder for all work, created if it is missing. By default each thread has a folder of its own.
-    repo
-        A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it.
-    show_diff
-        With --repo, show the diff in the thread as a file when the work is done.
-    max_concurrent
-        How many threads are worked on at once.
-    env
-        A variable of this environment that the CLI gets, such as ANTHROPIC_API_KEY; may be given several times. Without
-        it the CLI gets only HOME, PATH, LANG and TERM.
-    sandbox
-        Run the CLI with bubblewrap: only its work directory and its own state can be written; the network is left.
-    silence_limit
-        End a run without output for so many seconds. People see after 3 minutes that there is none.
-    cost_limit
-        The most that one run may cost, in dollars, for CLIs that limit it themselves.
-    description
-        What the worker is good at, for agents that delegate. Used when it is registered.
-    capability
-        A capability in one word; may be given several times. Used when it is registered.
-    home
-        The folder of this runner; by default $SWARM_HOME/runners/NAME.
     """
     from swarm.runner.environment import check_program, check_sandbox, cli_environment
-    from swarm.runner.settings import RunnerSettings, kind_of, system_prompt
+    from swarm.runner.settings import kind_of
 
-    kind, environment = kind_of(provider), cli_environment(os.environ, env)
-    if sandbox:
+    kind, environment = kind_of(options.provider), cli_environment(os.environ, options.env)
+    if options.sandbox:
         check_sandbox()
-    check_program(provider, environment)
-    settings, keys = _prepared(env)
-    wanted = RunnerSettings(
+    check_program(options.provider, environment)
+    settings, keys = _prepared(options.env)
+    asyncio.run(_serve(_wanted(name, options, settings, kind, environment), keys))
+
+
+def _wanted(
+    name: str, options: _Options, settings: Settings, kind: str, environment: Mapping[str, str]
+) -> RunnerSettings:
+    """Returns the runner's settings. Raises ConfigurationError for an option that is not possible."""
+    from swarm.runner.settings import RunnerSettings, system_prompt
+
+    return RunnerSettings(
         name=_name(name),
-        provider=provider,
-        home=(home or settings.home / "runners" / name).expanduser().resolve(),
-        url=_url(url) or settings.http.address,
+        provider=options.provider,
+        home=(options.home or settings.home / "runners" / name).expanduser().resolve(),
+        url=_url(options.url) or settings.http.address,
         system_prompt=system_prompt(kind, _base_prompt(settings)),
-        description=description,
-        capabilities=capability,
-        max_concurrent=_concurrent(max_concurrent),
-        workdir=workdir.expanduser().resolve() if workdir else None,
-        repo=_repo(repo, workdir, show_diff=show_diff),
-        show_diff=show_diff,
+        description=options.description,
+        capabilities=options.capability,
+        max_concurrent=_concurrent(options.max_concurrent),
+        workdir=options.workdir.expanduser().resolve() if options.workdir else None,
+        repo=_repo(options.repo, options.workdir, show_diff=options.show_diff),
+        show_diff=options.show_diff,
         environment=environment,
-        sandbox=sandbox,
-        silence_limit_seconds=_positive("--silence-limit", silence_limit),
-        cost_limit_dollars=_positive("--cost-limit", cost_limit),
+        sandbox=options.sandbox,
+        silence_limit_seconds=_positive("--silence-limit", options.silence_limit),
+        cost_limit_dollars=_positive("--cost-limit", options.cost_limit),
     )
-    asyncio.run(_serve(wanted, keys))
 
 
 def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
