@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Annotated, Any, Final, Self
@@ -18,7 +18,7 @@ from rich.table import Column, Table
 
 from swarm.app import home
 from swarm.cli import NoServer
-from swarm.cli.terminal import Terminal
+from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
@@ -184,21 +184,18 @@ def explain(message: str) -> None:
         reason = f": {line_for_terminal(escalation['reason'])}" if escalation["reason"] else ""
         by = f"{escalation['by']} by {escalation['door']}, {escalation['at']}"
         _out.print(f"\nescalated by {by}{reason}")
-        for effect in escalation["effects"]:
-            _out.print(f"  {line_for_terminal(effect)}")
+        _print_indented(escalation["effects"])
     for entry in found["entries"]:
         _out.print(
             f"\ninbox message {entry['inbox_message_id']} for {entry['agent'] or 'nobody yet'}: {entry['status']}"
         )
         _print_steps(entry["timeline"])
-        for delivery in entry["deliveries"]:
-            _out.print(f"  {line_for_terminal(delivery)}")
+        _print_indented(entry["deliveries"])
     for task in found["tasks"]:
         title = line_for_terminal(task["title"])
         _out.print(f"\ntask {task['task_id']} “{title}” of {task['agent'] or 'nobody'}: {task['status']}")
         _print_steps(task["timeline"])
-        for delivery in task["deliveries"]:
-            _out.print(f"  {line_for_terminal(delivery)}")
+        _print_indented(task["deliveries"])
 
 
 def logs(work: str, *, run: int | None = None, follow: bool = False) -> None:
@@ -294,11 +291,9 @@ def feedback(
     as_json
         Write the opinions and then the remarks, which have a ``text``, as JSON lines, for other programs.
     """
-    chosen = {"since": since, "agent": agent, "limit": limit}
-    found = operate("GET", "/feedback", params={name: value for name, value in chosen.items() if value is not None})
+    found = operate("GET", "/feedback", params={"since": since, "agent": agent, "limit": limit})
     if as_json:
-        for one in [*found["feedback"], *found.get("remarks", ())]:
-            sys.stdout.write(json.dumps(one, ensure_ascii=False) + "\n")
+        write_json_lines([*found["feedback"], *found.get("remarks", ())])
         return
     counts = Table("agent", "opinion", "reason", Column("count", justify="right"))
     for row in found["counts"]:
@@ -339,11 +334,9 @@ def usage(
     as_json
         Write JSON lines, for other programs.
     """
-    chosen = {"by": by.value, "days": days, "agent": agent, "thread_id": thread}
-    found = operate("GET", "/usage", params={name: value for name, value in chosen.items() if value is not None})
+    found = operate("GET", "/usage", params={"by": by.value, "days": days, "agent": agent, "thread_id": thread})
     if as_json:
-        for row in found["usage"]:
-            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        write_json_lines(found["usage"])
         return
     names = [name for name in ("day", "agent", "model", "thread_id", "run_id") if any(r[name] for r in found["usage"])]
     figures = [Column(name, justify="right") for name in ("runs", "input", "output", "cost")]
@@ -376,7 +369,7 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
     limit
         The maximum number of tasks to show.
     """
-    query = {"limit": limit} | ({"status": status.value} if status else {})
+    query = {"limit": limit, "status": status and status.value}
     table = Table(Column("id", no_wrap=True), "title", Column("status", no_wrap=True), "worker", "from", "progress")
     for task in operate("GET", "/tasks", params=query)["tasks"]:
         share = f" ({task['percent']} %)" if task["percent"] is not None else ""
@@ -432,8 +425,16 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
         _out.print(f"  {step['at']}  {step['change']}{who}{why}", soft_wrap=True)
 
 
-def operate(method: str, path: str, **options: Any) -> Any:
-    """Sends a request to the running coordinator. Commands never bypass it to change the database."""
+def _print_indented(lines: Iterable[str]) -> None:
+    for line in lines:
+        _out.print(f"  {line_for_terminal(line)}")
+
+
+def operate(method: str, path: str, *, params: Mapping[str, Any] | None = None, json: Any = None) -> Any:
+    """Sends a request to the running coordinator, with the ``params`` that are not None. Commands never bypass it to
+    change the database.
+    """
+    query = {name: value for name, value in (params or {}).items() if value is not None}
     settings = load()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
-        return coordinator.call(method, path, **options)
+        return coordinator.call(method, path, params=query, json=json)
