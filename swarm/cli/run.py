@@ -1,4 +1,4 @@
-"""``swarm run``: a coding CLI as a worker."""
+"""``swarm run``: a coding CLI as a worker; and ``swarm logs``: what the programs of workers have written."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import quote
 
 from cyclopts import Parameter
 
+from swarm.app import home
+from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.cli.terminal import Terminal
+from swarm.config import Settings, load
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.text.characters import for_terminal
 
-if TYPE_CHECKING:  # loaded late, since other commands do without
-    from swarm.config import Settings
+if TYPE_CHECKING:  # loaded late, since `swarm logs` does without
     from swarm.runner.home import Keys
     from swarm.runner.settings import RunnerSettings
 
+_err = Terminal(stderr=True)
+_FOLLOW_SECONDS: Final = 50
 
 _Flag = Annotated[bool, Parameter(negative=())]
 _Several = Annotated[tuple[str, ...], Parameter(negative=())]
@@ -135,7 +142,6 @@ def _wanted(
 
 def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
     """Loads the settings and the keys, begins the log, and hides all secrets from texts and the log."""
-    from swarm.config import load
     from swarm.domain.text import secrets
     from swarm.runner.home import Keys
     from swarm.telemetry import log
@@ -148,7 +154,6 @@ def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
 
 
 def _base_prompt(settings: Settings) -> str:
-    from swarm.app import home
     from swarm.cli.commands import base_prompt
     from swarm.domain.model.agents import Role
 
@@ -227,3 +232,75 @@ def _repo(repo: str | None, workdir: Path | None, *, show_diff: bool) -> str | N
     if ":" not in repo:
         raise ConfigurationError(f"--repo is {repo!r}, which is neither a folder nor the URL of a repository.")
     return repo
+
+
+def logs(work: str, *, run: int | None = None, follow: bool = False) -> None:
+    """Show the log of a run: what the program of a worker has written while it worked (see `swarm run`).
+
+    The log goes to standard output, without colours and other escape sequences; which run it is, to standard error.
+    Logs are kept for 14 days (retention.run_logs_days).
+
+    Examples:
+
+        swarm tasks list
+
+        swarm logs 01a20cd1-… --follow
+
+        swarm logs 01a20cd1-… --run 1 | less
+
+    Parameters
+    ----------
+    work
+        The id of a task, for its latest run; or of a run, which is the turn_id of an answer.
+    run
+        Another run on the task: 1 is the first.
+    follow
+        Go on until the run ends, or until Ctrl-C.
+    """
+    settings = load()
+    client = CoordinatorClient(
+        settings.http.address, home.operator_token(settings), timeout_seconds=_FOLLOW_SECONDS + 10
+    )
+    with client as coordinator:
+        run_id = _run_of(coordinator, work, run)
+        if run_id is None:
+            _err.print("No agent has worked on this task yet.")
+            return
+        try:
+            _show_log(coordinator, run_id, follow=follow)
+        except BrokenPipeError:  # such as that of `head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run_of(coordinator: CoordinatorClient, work: str, number: int | None) -> str | None:
+    """Returns the id of a run: one on a task, by default the latest with a log, or ``work`` itself; None for no run."""
+    try:
+        found = coordinator.call("GET", f"/tasks/{quote(work, safe='')}/runs")["runs"]
+    except CoordinatorRefused:
+        return work  # asked for as a run, which is refused if there is none
+    runs = found[::-1]
+    if number is not None and not 1 <= number <= len(runs):
+        raise CoordinatorRefused(f"There is no run {number}: the task has {len(runs)}.")
+    logged = [place for place, one in enumerate(runs) if one["log_bytes"]] or list(range(len(runs)))
+    if not runs:
+        return None
+    place = logged[-1] if number is None else number - 1
+    one = runs[place]
+    _err.print(f"Run {place + 1} of {len(runs)}, by {one['agent']}, since {one['started_at']}:", style="dim")
+    return str(one["id"])
+
+
+def _show_log(coordinator: CoordinatorClient, run_id: str, *, follow: bool) -> None:
+    after, wait = 0, _FOLLOW_SECONDS if follow else 0
+    while True:
+        query = {"after": after, "wait_seconds": wait}
+        part = coordinator.call("GET", f"/runs/{quote(run_id, safe='')}/log", params=query)
+        if part["start"] > after:
+            _err.print("(What was before is no longer kept.)", style="dim")
+        sys.stdout.write(for_terminal(part["text"]))
+        sys.stdout.flush()
+        if part["over"] or (part["next"] == after and not follow):
+            break
+        after = part["next"]
+    if part["next"] == 0:
+        _err.print("This run has no log." if part["over"] else "This run has no log yet.")
