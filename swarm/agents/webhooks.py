@@ -27,9 +27,6 @@ _LATER: Final = frozenset(
 class HttpWebhookClient:
     """A client for any number of services. The connection is closed after each call."""
 
-    def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._timeout_seconds = timeout_seconds
-
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         """Posts a JSON body, once. Never fails."""
         # Most installations call no service, and the library takes a while to load.
@@ -38,12 +35,12 @@ class HttpWebhookClient:
         from swarm.agents.http import open_client
 
         try:
-            async with asyncio.timeout(self._timeout_seconds), open_client([url]) as client:
+            async with asyncio.timeout(TIMEOUT_SECONDS), open_client([url]) as client:
                 all_headers = {**headers, "Content-Type": "application/json"}
                 async with client.stream("POST", url, content=body, headers=all_headers) as response:
                     return _answer(response)
         except TimeoutError:
-            return WebhookPostponed(reason=f"it did not answer within {self._timeout_seconds:.0f} s")
+            return WebhookPostponed(reason=f"it did not answer within {TIMEOUT_SECONDS:.0f} s")
         except (httpx2.HTTPError, OSError) as error:
             return WebhookPostponed(reason=f"it could not be reached ({type(error).__name__})")
         except (httpx2.InvalidURL, ValueError) as error:

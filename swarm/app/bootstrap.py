@@ -39,10 +39,9 @@ from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
-from swarm.entrypoints.slack.button_presses import Press
 from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor
-from swarm.entrypoints.slack.slack_events import Handle, Opened, SlackEntryPoint
+from swarm.entrypoints.slack.slack_events import Handle, SlackEntryPoint
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import ConnectionLimits
@@ -119,7 +118,7 @@ async def serve(settings: Settings) -> None:
                 agents = await process.unless_stopped(stack.enter_async_context(opening), stop)
                 me = await process.unless_stopped(_identified(slack.gateway, stop), stop)
                 if me and agents:
-                    coordinator = build(settings, database, slack, me, telemetry, agents, ask)
+                    coordinator = build(_base(settings, database, slack, me), telemetry, agents, ask)
                     await process.unless_stopped(introduce(coordinator), stop)
                     await live(coordinator, database, listener, stop, hangup, deadline)
             finally:
@@ -135,26 +134,42 @@ class _Slack:
     pacing: Pacing
 
 
-def build(
-    settings: Settings,
-    database: Database,
-    slack: _Slack,
-    me: Me,
-    telemetry: Telemetry,
-    agents: BuiltInAgentSet,
-    ask: LateAsk,
-) -> Coordinator:
-    """Wires entry points, services, database, Slack and built-in agents."""
-    gateway, watcher = slack.gateway, telemetry.watcher
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Base:
+    """What the services and the entry points are built on."""
+
+    settings: Settings
+    database: Database
+    slack: _Slack
+    me: Me
+    operating_policy: OperatingPolicy
+    standings: Standings
+
+
+def _base(settings: Settings, database: Database, slack: _Slack, me: Me) -> _Base:
     operating_policy = settings_mapping.operating_policy(settings, me.url)
-    standings = Standings(database, slack.names, me, operating_policy)
-    services = _services(settings, database, slack, me, operating_policy, standings)
+    return _Base(
+        settings=settings,
+        database=database,
+        slack=slack,
+        me=me,
+        operating_policy=operating_policy,
+        standings=Standings(database, slack.names, me, operating_policy),
+    )
+
+
+def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateAsk) -> Coordinator:
+    """Wires entry points, services, database, Slack and built-in agents."""
+    settings, database, slack, me = base.settings, base.database, base.slack, base.me
+    gateway, operating_policy, standings = slack.gateway, base.operating_policy, base.standings
+    watcher = telemetry.watcher
+    services = _services(base)
     ask.connect(services.requests.ask_during_run)
     agents.connect(services)
     rosters = Rosters(database, operating_policy)
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)
-    streaming_agents = _streaming_agents(settings, database, services, slack, me, operating_policy, agents.hired)
+    streaming_agents = _streaming_agents(base, services, agents.hired)
     reloader = Reloader(
         settings,
         operating_policy.book,
@@ -163,15 +178,8 @@ def build(
         scopes=lambda: gateway.scopes,
     )
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
-    buttons = Buttons(database, operating_policy, standings, me, slack.names)
-    run_control = RunControl(database, operating_policy, me.team, standings)
-    panes = Panes(database, operating_policy, me.team, standings, rosters)
     homes = HomeTabs(database, gateway.personal, me, operating_policy, standings, slack.names, monotonic=_elapsed)
-    commands = Commands(database, operating_policy, me, standings, slack.names)
-    doors = RequestDoor(gateway, services.decisions), CommandDoor(gateway, commands, homes)
-    slack_entry_point = _slack_entry_point(
-        settings, gateway, hearing, handle, buttons.press, run_control, panes.opened, doors
-    )
+    slack_entry_point = _slack_entry_point(base, services, rosters, handle, hearing, homes)
     terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
     runs = AgentRuns(
@@ -186,15 +194,9 @@ def build(
         agent_runs=runs,
         terms=terms,
         slack_entry_point=slack_entry_point,
-        election=Election(
-            database,
-            UPKEEP,
-            process.who_we_are(settings.http.port),
-            clock=clock.offset.after(clock.boottime),
-            sleep=clock.offset.sleep,
-        ),
+        election=_election(base),
         pacing=slack.pacing,
-        sender=_sender(settings, database, gateway, me, Watchers([watcher, hearing]), operating_policy),
+        sender=_sender(base, Watchers([watcher, hearing])),
         webhooks=WebhookSender(
             database,
             HttpWebhookClient(),
@@ -215,65 +217,55 @@ def build(
     )
 
 
-def _services(
-    settings: Settings,
-    database: Database,
-    slack: _Slack,
-    me: Me,
-    operating_policy: OperatingPolicy,
-    standings: Standings,
-) -> Services:
+def _services(base: _Base) -> Services:
+    names, settings = base.slack.names, base.settings
     return Services.over(
-        database,
-        slack.names,
-        me,
-        operating_policy,
-        slack.gateway.files,
+        base.database,
+        names,
+        base.me,
+        base.operating_policy,
+        base.slack.gateway.files,
         file_cap_bytes=settings.files.cap_bytes,
         run_log_cap_bytes=settings.run_logs.cap_bytes,
-        forget_name=slack.names.forget,
-        groups=slack.names,
-        standings=standings,
+        forget_name=names.forget,
+        groups=names,
+        standings=base.standings,
     )
 
 
-def _sender(
-    settings: Settings,
-    database: Database,
-    gateway: Gateway,
-    me: Me,
-    watcher: Watcher,
-    operating_policy: OperatingPolicy,
-) -> OutboxSender:
+def _election(base: _Base) -> Election:
+    return Election(
+        base.database,
+        UPKEEP,
+        process.who_we_are(base.settings.http.port),
+        clock=clock.offset.after(clock.boottime),
+        sleep=clock.offset.sleep,
+    )
+
+
+def _sender(base: _Base, watcher: Watcher) -> OutboxSender:
     return OutboxSender(
-        database,
-        WatchedSender(gateway, watcher),
-        me.team,
-        http_timeout_seconds=settings.slack.timeout_seconds,
-        reactions=operating_policy.reactions,
+        base.database,
+        WatchedSender(base.slack.gateway, watcher),
+        base.me.team,
+        http_timeout_seconds=base.settings.slack.timeout_seconds,
+        reactions=base.operating_policy.reactions,
     )
 
 
-def _streaming_agents(
-    settings: Settings,
-    database: Database,
-    services: Services,
-    slack: _Slack,
-    me: Me,
-    operating_policy: OperatingPolicy,
-    built_in: Sequence[ManagedAgent],
-) -> StreamingAgentRuns:
+def _streaming_agents(base: _Base, services: Services, built_in: Sequence[ManagedAgent]) -> StreamingAgentRuns:
     """Returns the service that runs all agents, remote and built-in."""
-    stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
+    settings, database = base.settings, base.database
+    stage = LiveStage(base.slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
     specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
-    recovery = Recovery(database, stage.slack, specs, operating_policy)
+    recovery = Recovery(database, stage.slack, specs, base.operating_policy)
     run_context = RunContext(
         database=database,
         stage=stage,
         work=services.work,
-        directory=slack.names,
-        me=me,
-        operating_policy=operating_policy,
+        directory=base.slack.names,
+        me=base.me,
+        operating_policy=base.operating_policy,
         recovery=recovery,
         run_usage=services.run_usage,
         stop_button_seconds=settings.slack.stop_button_after_seconds,
@@ -406,26 +398,21 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[_Sla
 
 
 def _slack_entry_point(
-    settings: Settings,
-    gateway: Gateway,
-    hearing: EventWatchdog,
-    handle: Handle,
-    press: Press,
-    run_control: RunControl,
-    opened: Opened,
-    doors: tuple[RequestDoor, CommandDoor],
+    base: _Base, services: Services, rosters: Rosters, handle: Handle, hearing: EventWatchdog, homes: HomeTabs
 ) -> SlackEntryPoint:
+    settings, database, gateway, names = base.settings.slack, base.database, base.slack.gateway, base.slack.names
+    me, operating_policy, standings = base.me, base.operating_policy, base.standings
     return SlackEntryPoint(
         gateway,
         handle,
-        press,
-        stopped=run_control.stop_session,
-        opened=opened,
-        requests=doors[0],
-        commands=doors[1],
+        Buttons(database, operating_policy, standings, me, names).press,
+        stopped=RunControl(database, operating_policy, me.team, standings).stop_session,
+        opened=Panes(database, operating_policy, me.team, standings, rosters).opened,
+        requests=RequestDoor(gateway, services.decisions),
+        commands=CommandDoor(gateway, Commands(database, operating_policy, me, standings, names), homes),
         hearing=hearing,
-        app_token=secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
-        signing_secret=secret(settings.slack.signing_secret),
+        app_token=secret(settings.app_token) if settings.mode is SlackMode.SOCKET else None,
+        signing_secret=secret(settings.signing_secret),
     )
 
 

@@ -58,12 +58,7 @@ def policies(settings: Settings) -> Policies:
     return Policies(
         default_agent=settings.agents.default,
         dm_agent=settings.agents.dm,
-        reactions=Reactions(
-            stored=settings.reactions.stored,
-            answered=settings.reactions.answered,
-            failed=settings.reactions.failed,
-            stopped=settings.reactions.stopped,
-        ),
+        reactions=Reactions(**settings.reactions.model_dump()),
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
         channels={channel: _policy(settings, chosen) for channel, chosen in _channels(settings).items()},
         everywhere=_policy(settings, settings.channel_defaults),

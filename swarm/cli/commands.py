@@ -39,7 +39,7 @@ for command in (
     "data:restore",
     "operator_commands:reload",
     "operator_commands:explain",
-    "operator_commands:logs",
+    "run:logs",
     "operator_commands:feedback",
     "operator_commands:usage",
     "tray:tray",

@@ -6,9 +6,10 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -22,9 +23,13 @@ from swarm.domain.errors import ConfigurationError
 from swarm.telemetry import log
 
 if TYPE_CHECKING:
-    from swarm.agents.builtin.lead_evaluation import JudgedThread, LeadScore, ThreadSuite
+    from pydantic_ai.models import Model
+
+    from swarm.agents.builtin.lead_evaluation import JudgedThread, LabelledThread, LeadScore, ThreadSuite
     from swarm.agents.builtin.run import BuiltinRun
-    from swarm.agents.router.evaluation import Judged, Suite
+    from swarm.agents.router.evaluation import Case, Judged, Suite
+    from swarm.agents.system_prompts.files import PromptFiles
+    from swarm.agents.system_prompts.renderer import Renderer
     from swarm.agents.toolbox.tool import Tool
     from swarm.config import BuiltinAgentSettings, Settings
     from swarm.domain.model.language_models import ModelUsage
@@ -32,23 +37,22 @@ if TYPE_CHECKING:
 evaluation = App(name="eval", help="Measure how well the configured model does the built-in agents' work.")
 _out = Terminal()
 
+_Categories = Annotated[list[str] | None, Parameter(negative=())]
+_Parallel = Annotated[int, Parameter(validator=Number(gte=1))]
+_Percent = Annotated[float, Parameter(validator=Number(gte=0, lte=100))]
+_Json = Annotated[bool, Parameter(name="--json", negative=())]
 
-class _Labelled(Protocol):
-    @property
-    def category(self) -> str: ...
-
-
-C = TypeVar("C", bound=_Labelled)
+C = TypeVar("C", bound="Case | LabelledThread")
 
 
 @evaluation.command
 def router(
     *,
-    category: Annotated[list[str] | None, Parameter(negative=())] = None,
+    category: _Categories = None,
     sentences: Path | None = None,
-    parallel: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
-    at_least: Annotated[float, Parameter(validator=Number(gte=0, lte=100))] = 0.0,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    parallel: _Parallel = 4,
+    at_least: _Percent = 0.0,
+    as_json: _Json = False,
 ) -> int:
     """Have the model route 130 labelled sentences as the tool router does, and print the results.
 
@@ -82,22 +86,21 @@ def router(
     chosen = replace(suite, cases=_of_categories(suite.cases, category or []))
     judged = asyncio.run(_judged(settings(), chosen, parallel))
     if as_json:
-        sys.stdout.write(json.dumps([_plain(one) for one in judged], indent=2) + "\n")
+        _print_json([_plain(one) for one in judged])
     else:
         _show(judged)
-    right = 100 * sum(one.is_right for one in judged) / len(judged)
-    return 0 if right >= at_least else 1
+    return 0 if _percent_right(judged) >= at_least else 1
 
 
 @evaluation.command
 def lead(
     *,
     agent: str | None = None,
-    category: Annotated[list[str] | None, Parameter(negative=())] = None,
+    category: _Categories = None,
     threads: Path | None = None,
-    parallel: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
-    at_least: Annotated[float, Parameter(validator=Number(gte=0, lte=100))] = 0.0,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    parallel: _Parallel = 4,
+    at_least: _Percent = 0.0,
+    as_json: _Json = False,
 ) -> int:
     """Have the model lead a team in labelled threads, and print how well it answers, asks and delegates.
 
@@ -133,8 +136,7 @@ def lead(
     judged = asyncio.run(_led(settings(), agent, chosen, parallel))
     found = score(judged)
     if as_json:
-        whole = {"score": asdict(found), "threads": [_plain_thread(one) for one in judged]}
-        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+        _print_json({"score": asdict(found), "threads": [_plain_thread(one) for one in judged]})
     else:
         _show_led(judged, found)
     return 0 if found.right >= at_least else 1
@@ -160,43 +162,26 @@ def _led_by(settings: Settings, name: str | None) -> tuple[str, BuiltinAgentSett
 async def _led(settings: Settings, name: str | None, suite: ThreadSuite, parallel: int) -> list[JudgedThread]:
     from swarm.agents.builtin.assistant import Assistant
     from swarm.agents.builtin.lead_evaluation import evaluate_lead
-    from swarm.agents.models.building import build
-    from swarm.agents.models.check import check
     from swarm.agents.models.usage import usage_of
     from swarm.agents.router.evaluation import Forgets
-    from swarm.agents.system_prompts.files import PromptFiles
-    from swarm.agents.system_prompts.renderer import Renderer
     from swarm.app import built_in, settings_mapping
     from swarm.app.swarm_tools import TeamTools
 
     called, chosen = _led_by(settings, name)
-    prompts, renderer = PromptFiles(settings.tools.prompts_config), Renderer()
-    try:
-        own = called if called in settings.agents.builtin else None
-        async with build(settings_mapping.model_specs(settings, own)) as models:
-            await check(models.specs)
+    own = called if called in settings.agents.builtin else None
+    async with _asked(settings, own, len(suite.threads)) as (model, prompts, renderer, done):
 
-            def make(tools: Sequence[Tool]) -> Callable[[BuiltinRun], Awaitable[None]]:
-                return Assistant(
-                    models.model,
-                    memory=Forgets(),
-                    tools=lambda: tools,
-                    prompt=built_in.assistant_prompt(prompts, renderer, called, chosen),
-                    usage_of=usage_of,
-                ).answer
+        def make(tools: Sequence[Tool]) -> Callable[[BuiltinRun], Awaitable[None]]:
+            return Assistant(
+                model,
+                memory=Forgets(),
+                tools=lambda: tools,
+                prompt=built_in.assistant_prompt(prompts, renderer, called, chosen),
+                usage_of=usage_of,
+            ).answer
 
-            with _progress() as progress:
-                bar = progress.add_task(f"asking {models.specs[0].label}", total=len(suite.threads))
-                return await evaluate_lead(
-                    make,
-                    TeamTools().of(chosen.role),
-                    suite,
-                    settings_mapping.run_limits(settings, own),
-                    parallel=parallel,
-                    done=lambda _: progress.advance(bar),
-                )
-    finally:
-        await renderer.aclose()
+        limits = settings_mapping.run_limits(settings, own)
+        return await evaluate_lead(make, TeamTools().of(chosen.role), suite, limits, parallel=parallel, done=done)
 
 
 def _show_led(judged: Sequence[JudgedThread], found: LeadScore) -> None:
@@ -213,9 +198,7 @@ def _show_led(judged: Sequence[JudgedThread], found: LeadScore) -> None:
             done = ", ".join(one.workers) or one.got.value
             _out.print(f"{one.thread.id}: “{one.thread.say}” → {done} instead of {wanted}: {one.text}", soft_wrap=True)
     delegation = "" if found.delegation is None else f", {found.delegation:.1f} % of the delegations"
-    right = sum(one.is_right for one in judged)
-    shares = f"{right} of {len(judged)} right ({found.right:.1f} %), {found.routing:.1f} % routed{delegation}"
-    _out.print(f"{shares}, {_used([one.usage for one in judged])}", style="bold")
+    _print_sum(judged, f", {found.routing:.1f} % routed{delegation}")
 
 
 def _plain_thread(one: JudgedThread) -> dict[str, object]:
@@ -241,36 +224,43 @@ def _of_categories(cases: Sequence[C], categories: Sequence[str]) -> tuple[C, ..
 
 
 async def _judged(settings: Settings, suite: Suite, parallel: int) -> list[Judged]:
-    from swarm.agents.models.building import build
-    from swarm.agents.models.check import check
     from swarm.agents.models.usage import usage_of
     from swarm.agents.router.evaluation import Forgets, evaluate
     from swarm.agents.router.router import Router
+    from swarm.app import built_in
+
+    async with _asked(settings, None, len(suite.cases)) as (model, prompts, renderer, done):
+        router = Router(
+            model,
+            memory=Forgets(),
+            tools=lambda: (),
+            wordings=lambda turn, tools: built_in.wordings(prompts, renderer, "tools", turn, tools),
+            usage_of=usage_of,
+        )
+        return await evaluate(router, suite, parallel=parallel, done=done)
+
+
+@asynccontextmanager
+async def _asked(
+    settings: Settings, agent: str | None, total: int
+) -> AsyncIterator[tuple[Model, PromptFiles, Renderer, Callable[[object], None]]]:
+    """Yields the model of an agent, checked; what renders prompts; and a function that advances the progress shown."""
+    from swarm.agents.models.building import build
+    from swarm.agents.models.check import check
     from swarm.agents.system_prompts.files import PromptFiles
     from swarm.agents.system_prompts.renderer import Renderer
-    from swarm.app import built_in, settings_mapping
+    from swarm.app import settings_mapping
 
     prompts, renderer = PromptFiles(settings.tools.prompts_config), Renderer()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     try:
-        async with build(settings_mapping.model_specs(settings)) as models:
-            router = Router(
-                models.model,
-                memory=Forgets(),
-                tools=lambda: (),
-                wordings=lambda turn, tools: built_in.wordings(prompts, renderer, "tools", turn, tools),
-                usage_of=usage_of,
-            )
+        async with build(settings_mapping.model_specs(settings, agent)) as models:
             await check(models.specs)
-            with _progress() as progress:
-                bar = progress.add_task(f"asking {models.specs[0].label}", total=len(suite.cases))
-                return await evaluate(router, suite, parallel=parallel, done=lambda _: progress.advance(bar))
+            with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+                bar = progress.add_task(f"asking {models.specs[0].label}", total=total)
+                yield models.model, prompts, renderer, lambda _: progress.advance(bar)
     finally:
         await renderer.aclose()
-
-
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def _show(judged: Sequence[Judged]) -> None:
@@ -283,17 +273,25 @@ def _show(judged: Sequence[Judged]) -> None:
     for one in judged:
         if not one.is_right:
             _out.print(f"{one.case.id}: “{one.case.say}” → {one.got.value} {one.detail}", soft_wrap=True)
-    _out.print(_sum(judged), style="bold")
+    _print_sum(judged)
 
 
 def _cell(count: int, *, is_right: bool) -> Text:
     return Text(str(count or ""), "green" if is_right else "red")
 
 
-def _sum(judged: Sequence[Judged]) -> str:
+def _percent_right(judged: Sequence[Judged | JudgedThread]) -> float:
+    return 100 * sum(one.is_right for one in judged) / max(len(judged), 1)
+
+
+def _print_sum(judged: Sequence[Judged | JudgedThread], more: str = "") -> None:
     right = sum(one.is_right for one in judged)
-    share = f"{right} of {len(judged)} right ({100 * right / len(judged):.1f} %)"
-    return f"{share}, {_used([one.usage for one in judged])}"
+    share = f"{right} of {len(judged)} right ({_percent_right(judged):.1f} %){more}"
+    _out.print(f"{share}, {_used([one.usage for one in judged])}", style="bold")
+
+
+def _print_json(found: object) -> None:
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
 
 
 def _used(usages: Sequence[ModelUsage]) -> str:

@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from types import TracebackType
-from typing import Annotated, Any, Final, Self
-from urllib.parse import quote
+from typing import Annotated, Any, Self
 
 import httpx2
 from cyclopts import App, Parameter
@@ -18,7 +16,7 @@ from rich.table import Column, Table
 
 from swarm.app import home
 from swarm.cli import NoServer
-from swarm.cli.terminal import Terminal
+from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
@@ -32,8 +30,6 @@ agents = App(name="agents", help="Register and list agents.")
 tasks = App(name="tasks", help="Show and cancel the agents' tasks.")
 
 _out = Terminal()
-_err = Terminal(stderr=True)
-_FOLLOW_SECONDS: Final = 50
 
 
 class CoordinatorRefused(SwarmError):
@@ -184,93 +180,18 @@ def explain(message: str) -> None:
         reason = f": {line_for_terminal(escalation['reason'])}" if escalation["reason"] else ""
         by = f"{escalation['by']} by {escalation['door']}, {escalation['at']}"
         _out.print(f"\nescalated by {by}{reason}")
-        for effect in escalation["effects"]:
-            _out.print(f"  {line_for_terminal(effect)}")
+        _print_indented(escalation["effects"])
     for entry in found["entries"]:
         _out.print(
             f"\ninbox message {entry['inbox_message_id']} for {entry['agent'] or 'nobody yet'}: {entry['status']}"
         )
         _print_steps(entry["timeline"])
-        for delivery in entry["deliveries"]:
-            _out.print(f"  {line_for_terminal(delivery)}")
+        _print_indented(entry["deliveries"])
     for task in found["tasks"]:
         title = line_for_terminal(task["title"])
         _out.print(f"\ntask {task['task_id']} “{title}” of {task['agent'] or 'nobody'}: {task['status']}")
         _print_steps(task["timeline"])
-        for delivery in task["deliveries"]:
-            _out.print(f"  {line_for_terminal(delivery)}")
-
-
-def logs(work: str, *, run: int | None = None, follow: bool = False) -> None:
-    """Show the log of a run: what the program of a worker has written while it worked (see `swarm run`).
-
-    The log goes to standard output, without colours and other escape sequences; which run it is, to standard error.
-    Logs are kept for 14 days (retention.run_logs_days).
-
-    Examples:
-
-        swarm tasks list
-
-        swarm logs 01a20cd1-… --follow
-
-        swarm logs 01a20cd1-… --run 1 | less
-
-    Parameters
-    ----------
-    work
-        The id of a task, for its latest run; or of a run, which is the turn_id of an answer.
-    run
-        Another run on the task: 1 is the first.
-    follow
-        Go on until the run ends, or until Ctrl-C.
-    """
-    settings = load()
-    client = CoordinatorClient(
-        settings.http.address, home.operator_token(settings), timeout_seconds=_FOLLOW_SECONDS + 10
-    )
-    with client as coordinator:
-        run_id = _run_of(coordinator, work, run)
-        if run_id is None:
-            _err.print("No agent has worked on this task yet.")
-            return
-        try:
-            _show_log(coordinator, run_id, follow=follow)
-        except BrokenPipeError:  # such as that of `head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _run_of(coordinator: CoordinatorClient, work: str, number: int | None) -> str | None:
-    """Returns the id of a run: one on a task, by default the latest with a log, or ``work`` itself; None for no run."""
-    try:
-        found = coordinator.call("GET", f"/tasks/{quote(work, safe='')}/runs")["runs"]
-    except CoordinatorRefused:
-        return work  # asked for as a run, which is refused if there is none
-    runs = found[::-1]
-    if number is not None and not 1 <= number <= len(runs):
-        raise CoordinatorRefused(f"There is no run {number}: the task has {len(runs)}.")
-    logged = [place for place, one in enumerate(runs) if one["log_bytes"]] or list(range(len(runs)))
-    if not runs:
-        return None
-    place = logged[-1] if number is None else number - 1
-    one = runs[place]
-    _err.print(f"Run {place + 1} of {len(runs)}, by {one['agent']}, since {one['started_at']}:", style="dim")
-    return str(one["id"])
-
-
-def _show_log(coordinator: CoordinatorClient, run_id: str, *, follow: bool) -> None:
-    after, wait = 0, _FOLLOW_SECONDS if follow else 0
-    while True:
-        query = {"after": after, "wait_seconds": wait}
-        part = coordinator.call("GET", f"/runs/{quote(run_id, safe='')}/log", params=query)
-        if part["start"] > after:
-            _err.print("(What was before is no longer kept.)", style="dim")
-        sys.stdout.write(for_terminal(part["text"]))
-        sys.stdout.flush()
-        if part["over"] or (part["next"] == after and not follow):
-            break
-        after = part["next"]
-    if part["next"] == 0:
-        _err.print("This run has no log." if part["over"] else "This run has no log yet.")
+        _print_indented(task["deliveries"])
 
 
 def feedback(
@@ -294,11 +215,9 @@ def feedback(
     as_json
         Write the opinions and then the remarks, which have a ``text``, as JSON lines, for other programs.
     """
-    chosen = {"since": since, "agent": agent, "limit": limit}
-    found = operate("GET", "/feedback", params={name: value for name, value in chosen.items() if value is not None})
+    found = operate("GET", "/feedback", params={"since": since, "agent": agent, "limit": limit})
     if as_json:
-        for one in [*found["feedback"], *found.get("remarks", ())]:
-            sys.stdout.write(json.dumps(one, ensure_ascii=False) + "\n")
+        write_json_lines([*found["feedback"], *found.get("remarks", ())])
         return
     counts = Table("agent", "opinion", "reason", Column("count", justify="right"))
     for row in found["counts"]:
@@ -339,11 +258,9 @@ def usage(
     as_json
         Write JSON lines, for other programs.
     """
-    chosen = {"by": by.value, "days": days, "agent": agent, "thread_id": thread}
-    found = operate("GET", "/usage", params={name: value for name, value in chosen.items() if value is not None})
+    found = operate("GET", "/usage", params={"by": by.value, "days": days, "agent": agent, "thread_id": thread})
     if as_json:
-        for row in found["usage"]:
-            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        write_json_lines(found["usage"])
         return
     names = [name for name in ("day", "agent", "model", "thread_id", "run_id") if any(r[name] for r in found["usage"])]
     figures = [Column(name, justify="right") for name in ("runs", "input", "output", "cost")]
@@ -376,7 +293,7 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
     limit
         The maximum number of tasks to show.
     """
-    query = {"limit": limit} | ({"status": status.value} if status else {})
+    query = {"limit": limit, "status": status and status.value}
     table = Table(Column("id", no_wrap=True), "title", Column("status", no_wrap=True), "worker", "from", "progress")
     for task in operate("GET", "/tasks", params=query)["tasks"]:
         share = f" ({task['percent']} %)" if task["percent"] is not None else ""
@@ -432,8 +349,16 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
         _out.print(f"  {step['at']}  {step['change']}{who}{why}", soft_wrap=True)
 
 
-def operate(method: str, path: str, **options: Any) -> Any:
-    """Sends a request to the running coordinator. Commands never bypass it to change the database."""
+def _print_indented(lines: Iterable[str]) -> None:
+    for line in lines:
+        _out.print(f"  {line_for_terminal(line)}")
+
+
+def operate(method: str, path: str, *, params: Mapping[str, Any] | None = None, json: Any = None) -> Any:
+    """Sends a request to the running coordinator, with the ``params`` that are not None. Commands never bypass it to
+    change the database.
+    """
+    query = {name: value for name, value in (params or {}).items() if value is not None}
     settings = load()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
-        return coordinator.call(method, path, **options)
+        return coordinator.call(method, path, params=query, json=json)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.table import Column, Table
 
 from swarm.cli.operator_commands import operate
-from swarm.cli.terminal import Terminal
+from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import HumanDecision, RequestStatus
 from swarm.domain.text.characters import line_for_terminal
@@ -32,7 +31,7 @@ def _list_requests(*, status: RequestStatus | None = None, limit: int = 20) -> N
     limit
         The maximum number of requests to show.
     """
-    query = {"limit": limit} | ({"status": status.value} if status else {})
+    query = {"limit": limit, "status": status and status.value}
     table = Table(Column("id", no_wrap=True), "asks", "question", Column("status", no_wrap=True), "expires")
     for request in operate("GET", "/requests", params=query)["requests"]:
         expires = request["expires_at"] if request["status"] == "open" else None
@@ -139,19 +138,17 @@ def audit(
         Write JSON lines, for other programs.
     """
     after, left = 0, limit
-    while lines := operate("GET", "/audit", params=_page(since, after, 500 if as_json else min(left, 500)))["audit"]:
-        for line in lines:
-            if as_json:
-                sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
-            else:
-                _out.print(line_for_terminal(_sentence(line)), soft_wrap=True)
-        after, left = lines[-1]["seq"], left - len(lines)
-        if left <= 0 and not as_json:
+    page = {"since": since or None, "limit": 500 if as_json else min(limit, 500)}
+    while lines := operate("GET", "/audit", params={**page, "after": after})["audit"]:
+        after = lines[-1]["seq"]
+        if as_json:
+            write_json_lines(lines)
+            continue
+        for line in lines[:left]:
+            _out.print(line_for_terminal(_sentence(line)), soft_wrap=True)
+        left -= len(lines)
+        if left <= 0:
             return
-
-
-def _page(since: str | None, after: int, limit: int) -> dict[str, Any]:
-    return {"after": after, "limit": limit} | ({"since": since} if since else {})
 
 
 def _sentence(line: dict[str, Any]) -> str:

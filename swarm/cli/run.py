@@ -1,4 +1,4 @@
-"""``swarm run``: a coding CLI as a worker."""
+"""``swarm run``: a coding CLI as a worker; and ``swarm logs``: what the programs of workers have written."""
 
 from __future__ import annotations
 
@@ -7,40 +7,82 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import quote
 
 from cyclopts import Parameter
 
+from swarm.app import home
+from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.cli.terminal import Terminal
+from swarm.config import Settings, load
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.text.characters import for_terminal
 
-if TYPE_CHECKING:  # loaded late, since other commands do without
-    from swarm.config import Settings
+if TYPE_CHECKING:  # loaded late, since `swarm logs` does without
     from swarm.runner.home import Keys
     from swarm.runner.settings import RunnerSettings
 
+_err = Terminal(stderr=True)
+_FOLLOW_SECONDS: Final = 50
 
-def run(
-    name: str,
-    /,
-    *,
-    provider: str,
-    url: Annotated[str | None, Parameter(env_var="SWARM_URL")] = None,
-    workdir: Path | None = None,
-    repo: str | None = None,
-    show_diff: Annotated[bool, Parameter(negative=())] = False,
-    max_concurrent: int = 1,
-    env: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    sandbox: Annotated[bool, Parameter(negative=())] = False,
-    silence_limit: float | None = None,
-    cost_limit: float | None = None,
-    description: str = "",
-    capability: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    home: Path | None = None,
-) -> None:
+_Flag = Annotated[bool, Parameter(negative=())]
+_Several = Annotated[tuple[str, ...], Parameter(negative=())]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Options:
+    """The options of ``swarm run``."""
+
+    provider: str
+    """claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client Protocol), or
+    command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on standard output).
+    The program must be installed, and logged in by its own command."""
+
+    url: Annotated[str | None, Parameter(env_var="SWARM_URL")] = None
+    """The coordinator's address; by default that of the coordinator on this machine."""
+
+    workdir: Path | None = None
+    """One folder for all work, created if it is missing. By default each thread has a folder of its own."""
+
+    repo: str | None = None
+    """A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it."""
+
+    show_diff: _Flag = False
+    """With --repo, show the diff in the thread as a file when the work is done."""
+
+    max_concurrent: int = 1
+    """How many threads are worked on at once."""
+
+    env: _Several = ()
+    """A variable of this environment that the CLI gets, such as ANTHROPIC_API_KEY; may be given several times. Without
+    it the CLI gets only HOME, PATH, LANG and TERM."""
+
+    sandbox: _Flag = False
+    """Run the CLI with bubblewrap: only its work directory and its own state can be written; the network is left."""
+
+    silence_limit: float | None = None
+    """End a run without output for so many seconds. People see after 3 minutes that there is none."""
+
+    cost_limit: float | None = None
+    """The most that one run may cost, in dollars, for CLIs that limit it themselves."""
+
+    description: str = ""
+    """What the worker is good at, for agents that delegate. Used when it is registered."""
+
+    capability: _Several = ()
+    """A capability in one word; may be given several times. Used when it is registered."""
+
+    home: Path | None = None
+    """The folder of this runner; by default $SWARM_HOME/runners/NAME."""
+
+
+def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")]) -> None:
     """Make a worker out of a coding CLI: it gets tasks from Slack, works, and answers in the thread.
 
     Examples, on the coordinator's machine:
@@ -61,67 +103,45 @@ def run(
     ----------
     name
         The worker's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
-    provider
-        claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client Protocol), or
-        command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on standard
-        output). The program must be installed, and logged in by its own command.
-    url
-        The coordinator's address; by default that of the coordinator on this machine.
-    workdir
-        One folder for all work, created if it is missing. By default each thread has a folder of its own.
-    repo
-        A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it.
-    show_diff
-        With --repo, show the diff in the thread as a file when the work is done.
-    max_concurrent
-        How many threads are worked on at once.
-    env
-        A variable of this environment that the CLI gets, such as ANTHROPIC_API_KEY; may be given several times. Without
-        it the CLI gets only HOME, PATH, LANG and TERM.
-    sandbox
-        Run the CLI with bubblewrap: only its work directory and its own state can be written; the network is left.
-    silence_limit
-        End a run without output for so many seconds. People see after 3 minutes that there is none.
-    cost_limit
-        The most that one run may cost, in dollars, for CLIs that limit it themselves.
-    description
-        What the worker is good at, for agents that delegate. Used when it is registered.
-    capability
-        A capability in one word; may be given several times. Used when it is registered.
-    home
-        The folder of this runner; by default $SWARM_HOME/runners/NAME.
     """
     from swarm.runner.environment import check_program, check_sandbox, cli_environment
-    from swarm.runner.settings import RunnerSettings, kind_of, system_prompt
+    from swarm.runner.settings import kind_of
 
-    kind, environment = kind_of(provider), cli_environment(os.environ, env)
-    if sandbox:
+    kind, environment = kind_of(options.provider), cli_environment(os.environ, options.env)
+    if options.sandbox:
         check_sandbox()
-    check_program(provider, environment)
-    settings, keys = _prepared(env)
-    wanted = RunnerSettings(
+    check_program(options.provider, environment)
+    settings, keys = _prepared(options.env)
+    asyncio.run(_serve(_wanted(name, options, settings, kind, environment), keys))
+
+
+def _wanted(
+    name: str, options: _Options, settings: Settings, kind: str, environment: Mapping[str, str]
+) -> RunnerSettings:
+    """Returns the runner's settings. Raises ConfigurationError for an option that is not possible."""
+    from swarm.runner.settings import RunnerSettings, system_prompt
+
+    return RunnerSettings(
         name=_name(name),
-        provider=provider,
-        home=(home or settings.home / "runners" / name).expanduser().resolve(),
-        url=_url(url) or settings.http.address,
+        provider=options.provider,
+        home=(options.home or settings.home / "runners" / name).expanduser().resolve(),
+        url=_url(options.url) or settings.http.address,
         system_prompt=system_prompt(kind, _base_prompt(settings)),
-        description=description,
-        capabilities=capability,
-        max_concurrent=_concurrent(max_concurrent),
-        workdir=workdir.expanduser().resolve() if workdir else None,
-        repo=_repo(repo, workdir, show_diff=show_diff),
-        show_diff=show_diff,
+        description=options.description,
+        capabilities=options.capability,
+        max_concurrent=_concurrent(options.max_concurrent),
+        workdir=options.workdir.expanduser().resolve() if options.workdir else None,
+        repo=_repo(options.repo, options.workdir, show_diff=options.show_diff),
+        show_diff=options.show_diff,
         environment=environment,
-        sandbox=sandbox,
-        silence_limit_seconds=_positive("--silence-limit", silence_limit),
-        cost_limit_dollars=_positive("--cost-limit", cost_limit),
+        sandbox=options.sandbox,
+        silence_limit_seconds=_positive("--silence-limit", options.silence_limit),
+        cost_limit_dollars=_positive("--cost-limit", options.cost_limit),
     )
-    asyncio.run(_serve(wanted, keys))
 
 
 def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
     """Loads the settings and the keys, begins the log, and hides all secrets from texts and the log."""
-    from swarm.config import load
     from swarm.domain.text import secrets
     from swarm.runner.home import Keys
     from swarm.telemetry import log
@@ -134,7 +154,6 @@ def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
 
 
 def _base_prompt(settings: Settings) -> str:
-    from swarm.app import home
     from swarm.cli.commands import base_prompt
     from swarm.domain.model.agents import Role
 
@@ -213,3 +232,75 @@ def _repo(repo: str | None, workdir: Path | None, *, show_diff: bool) -> str | N
     if ":" not in repo:
         raise ConfigurationError(f"--repo is {repo!r}, which is neither a folder nor the URL of a repository.")
     return repo
+
+
+def logs(work: str, *, run: int | None = None, follow: bool = False) -> None:
+    """Show the log of a run: what the program of a worker has written while it worked (see `swarm run`).
+
+    The log goes to standard output, without colours and other escape sequences; which run it is, to standard error.
+    Logs are kept for 14 days (retention.run_logs_days).
+
+    Examples:
+
+        swarm tasks list
+
+        swarm logs 01a20cd1-… --follow
+
+        swarm logs 01a20cd1-… --run 1 | less
+
+    Parameters
+    ----------
+    work
+        The id of a task, for its latest run; or of a run, which is the turn_id of an answer.
+    run
+        Another run on the task: 1 is the first.
+    follow
+        Go on until the run ends, or until Ctrl-C.
+    """
+    settings = load()
+    client = CoordinatorClient(
+        settings.http.address, home.operator_token(settings), timeout_seconds=_FOLLOW_SECONDS + 10
+    )
+    with client as coordinator:
+        run_id = _run_of(coordinator, work, run)
+        if run_id is None:
+            _err.print("No agent has worked on this task yet.")
+            return
+        try:
+            _show_log(coordinator, run_id, follow=follow)
+        except BrokenPipeError:  # such as that of `head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run_of(coordinator: CoordinatorClient, work: str, number: int | None) -> str | None:
+    """Returns the id of a run: one on a task, by default the latest with a log, or ``work`` itself; None for no run."""
+    try:
+        found = coordinator.call("GET", f"/tasks/{quote(work, safe='')}/runs")["runs"]
+    except CoordinatorRefused:
+        return work  # asked for as a run, which is refused if there is none
+    runs = found[::-1]
+    if number is not None and not 1 <= number <= len(runs):
+        raise CoordinatorRefused(f"There is no run {number}: the task has {len(runs)}.")
+    logged = [place for place, one in enumerate(runs) if one["log_bytes"]] or list(range(len(runs)))
+    if not runs:
+        return None
+    place = logged[-1] if number is None else number - 1
+    one = runs[place]
+    _err.print(f"Run {place + 1} of {len(runs)}, by {one['agent']}, since {one['started_at']}:", style="dim")
+    return str(one["id"])
+
+
+def _show_log(coordinator: CoordinatorClient, run_id: str, *, follow: bool) -> None:
+    after, wait = 0, _FOLLOW_SECONDS if follow else 0
+    while True:
+        query = {"after": after, "wait_seconds": wait}
+        part = coordinator.call("GET", f"/runs/{quote(run_id, safe='')}/log", params=query)
+        if part["start"] > after:
+            _err.print("(What was before is no longer kept.)", style="dim")
+        sys.stdout.write(for_terminal(part["text"]))
+        sys.stdout.flush()
+        if part["over"] or (part["next"] == after and not follow):
+            break
+        after = part["next"]
+    if part["next"] == 0:
+        _err.print("This run has no log." if part["over"] else "This run has no log yet.")

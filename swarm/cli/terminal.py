@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -23,3 +26,9 @@ class Terminal(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Returns the cleaned text, without interpreting markup or emoji codes."""
         return super().render_str(for_terminal(text), **{**options, "markup": False, "emoji": False})
+
+
+def write_json_lines(rows: Iterable[Any]) -> None:
+    """Writes each row as one line of JSON to standard output, for other programs."""
+    for row in rows:
+        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")

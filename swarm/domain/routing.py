@@ -34,8 +34,6 @@ from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
-_OF_CHANNEL: Final = "the channel's agent"
-_FOR_DIRECT_MESSAGES: Final = "the agent for direct messages"
 _STOP: Final = "!stop"
 
 
@@ -276,9 +274,7 @@ def _by_alert(message: SlackMessage, situation: Situation) -> Decision | None:
     if situation.repeats:
         reason = f"it repeats the alert {message.channel}:{situation.repeats}, which an agent has"
         return Decision(outcome=RoutingOutcome.ALERT_REPEATED, reason=reason)
-    return _to_channel_agent(
-        message, situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to alerts of this bot"
-    )
+    return _to_channel_agent(message, situation, RoutingOutcome.ALERT, "the channel listens to alerts of this bot")
 
 
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
@@ -293,7 +289,7 @@ def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
     if everybody or unknown:
         wanted = "all" if everybody else unknown[0]
         reason = f"swarm#{wanted} names no agent, so the default lead gets it"
-        decision = _to_default(message, situation, RoutingOutcome.ADDRESS, MatchedBy.ADDRESS, reason)
+        decision = _to_default(message, situation, RoutingOutcome.ADDRESS, reason)
         return replace(decision, unknown=unknown)
     return None
 
@@ -307,12 +303,11 @@ def _to_all(message: SlackMessage, situation: Situation) -> Decision:
         return _undecided(undecided)
     if len(denials) == len(everyone):
         return _refused_by_agent(denials[0], message, situation)
-    targets = [agent for agent in everyone if agent.id not in situation.denials]
     which = " that its author may use" if denials else ""
     return Decision(
         outcome=RoutingOutcome.BROADCAST,
         reason=f"swarm#all addresses every agent{which}",
-        targets=tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in targets),
+        targets=tuple(_target(agent, MatchedBy.BROADCAST) for agent in everyone if agent.id not in situation.denials),
     )
 
 
@@ -362,13 +357,8 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
             outcome=RoutingOutcome.OTHERS_MENTIONED, reason="it mentions only somebody else, so it is context"
         )
     if situation.owner_id is None:
-        return _to_default(
-            message,
-            situation,
-            RoutingOutcome.THREAD_OWNER,
-            MatchedBy.THREAD_OWNER,
-            "the thread waits for a lead, who will own it",
-        )
+        reason = "the thread waits for a lead, who will own it"
+        return _to_default(message, situation, RoutingOutcome.THREAD_OWNER, reason)
     owner = situation.roster.by_id(situation.owner_id)
     stand_in = situation.stand_in_for(owner) if owner else situation.roster.default_lead
     denied = situation.denial_of(owner, stand_in)
@@ -378,7 +368,7 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
         return Decision(
             outcome=RoutingOutcome.THREAD_OWNER,
             reason=f"{owner.name} owns the thread",
-            targets=(Target(agent_id=owner.id, matched_by=MatchedBy.THREAD_OWNER),),
+            targets=(_target(owner, MatchedBy.THREAD_OWNER),),
         )
     why = f"{owner.name} owns the thread but is offline" if owner else "the owner of the thread is gone"
     return Decision(
@@ -397,37 +387,20 @@ def _by_listening(message: SlackMessage, situation: Situation) -> Decision | Non
     if message.channel_type is ChannelType.DM:
         return None
     if listen is Listen.BOTS and is_by_bot:
-        return _to_channel_agent(
-            message, situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot"
-        )
+        return _to_channel_agent(message, situation, RoutingOutcome.ALERT, "the channel listens to this bot")
     if listen is not Listen.ALL or _mentions_only_others(message, situation):
         return None
-    return _to_channel_agent(
-        message,
-        situation,
-        RoutingOutcome.CHANNEL_AGENT,
-        MatchedBy.CHANNEL_AGENT,
-        "the channel listens to every root message",
-    )
+    reason = "the channel listens to every root message"
+    return _to_channel_agent(message, situation, RoutingOutcome.CHANNEL_AGENT, reason)
 
 
 def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
     """Applies rule 6."""
-    is_direct = message.channel_type is ChannelType.DM
-    of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
     if situation.me.user_id in _mentions(message.own_text):
-        return _to_channel_agent(
-            message, situation, RoutingOutcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what
-        )
-    if is_direct:
-        return _to_channel_agent(
-            message,
-            situation,
-            RoutingOutcome.DIRECT_MESSAGE,
-            MatchedBy.DIRECT_MESSAGE,
-            "it is a direct message to the bot",
-            of_what,
-        )
+        return _to_channel_agent(message, situation, RoutingOutcome.MENTION, "it mentions the bot")
+    if message.channel_type is ChannelType.DM:
+        reason = "it is a direct message to the bot"
+        return _to_channel_agent(message, situation, RoutingOutcome.DIRECT_MESSAGE, reason)
     return None
 
 
@@ -437,55 +410,41 @@ def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
     return bool(named) and situation.me.user_id not in named and message.channel_type is not ChannelType.DM
 
 
-def _to_channel_agent(
-    message: SlackMessage,
-    situation: Situation,
-    outcome: RoutingOutcome,
-    matched_by: MatchedBy,
-    reason: str,
-    of_what: str = _OF_CHANNEL,
-) -> Decision:
+def _to_channel_agent(message: SlackMessage, situation: Situation, outcome: RoutingOutcome, reason: str) -> Decision:
     """Routes to the channel's configured agent, or to the default lead if none is configured or online."""
+    of_what = "the agent for direct messages" if message.channel_type is ChannelType.DM else "the channel's agent"
     name = situation.policy.agent
     agent = situation.roster.by_name(name)
     if agent is None:
         missing = f", and '{name}', {of_what}, does not exist" if name else ""
-        why = f"{reason}{missing}; the default lead gets it"
-        return _to_default(message, situation, outcome, matched_by, why)
+        return _to_default(message, situation, outcome, f"{reason}{missing}; the default lead gets it")
     denied = situation.denial_of(agent)
     if denied:
         return _refused_by_agent(denied, message, situation)
     if situation.stand_in_for(agent):
         why = f"{reason}; {agent.name}, {of_what}, is offline, so the default lead gets it"
-        return _to_default(message, situation, outcome, matched_by, why)
-    return _to_one(agent, situation, outcome, matched_by, f"{reason}; {agent.name} is {of_what}")
+        return _to_default(message, situation, outcome, why)
+    return _to_one(agent, situation, outcome, f"{reason}; {agent.name} is {of_what}")
 
 
-def _to_default(
-    message: SlackMessage, situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str
-) -> Decision:
+def _to_default(message: SlackMessage, situation: Situation, outcome: RoutingOutcome, reason: str) -> Decision:
     lead = situation.roster.default_lead
     denied = situation.denial_of(lead)
     if denied:
         return _refused_by_agent(denied, message, situation)
-    if lead is None:
-        return Decision(
-            outcome=outcome,
-            reason=f"{reason}; no lead is registered yet, so it waits for one",
-            targets=(Target(agent_id=None, matched_by=matched_by),),
-        )
-    return _to_one(lead, situation, outcome, matched_by, reason)
+    why = reason if lead else f"{reason}; no lead is registered yet, so it waits for one"
+    return _to_one(lead, situation, outcome, why)
 
 
-def _to_one(
-    agent: Candidate, situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str
-) -> Decision:
-    """Routes to one agent, which becomes the owner of a thread without an owner."""
+def _to_one(agent: Candidate | None, situation: Situation, outcome: RoutingOutcome, reason: str) -> Decision:
+    """Routes to one agent, which becomes the owner of a thread without an owner; None stands for the first lead that is
+    registered. ``outcome`` is one of those that are also a `MatchedBy`.
+    """
     return Decision(
         outcome=outcome,
         reason=reason,
-        targets=(_target(agent, matched_by),),
-        new_owner_id=agent.id if situation.owner_id is None else None,
+        targets=(_target(agent, MatchedBy(outcome)),),
+        new_owner_id=agent.id if agent and situation.owner_id is None else None,
     )
 
 

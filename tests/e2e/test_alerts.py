@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 import yaml
 from slack_sdk.web.async_client import AsyncWebClient
@@ -23,7 +22,6 @@ from tests.support.http import client as http_client
 from tests.support.processes import free_port, processes_in, until_ready
 from tests.support.stage import Stage
 from tests.support.twin_client import ANSWERED, Conversation, TwinClient
-from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240), pytest.mark.req("CHAN-04", "CHAN-01", "CHAN-10")]
 
@@ -84,7 +82,7 @@ async def scene(tmp_path: Path, migrated_sqlite: Path) -> AsyncIterator[Scene]:
         await stage.start_coordinator()
         lea = stage.visitor(http, await stage.register(http, "lea"))
         await lea.poll(wait_seconds=0)
-        await agents_are_known(stage, http)
+        await stage.agents_are_known(http, (AGENT, "assistant", "lea"))
         yield Scene(stage, twin, caipe, pager, lea)
         processes.show_logs()
 
@@ -107,14 +105,6 @@ def remembered(stage: Stage) -> list[str]:
     with closing(sqlite3.connect(f"file:{stage.home / 'swarm.db'}?mode=ro", uri=True)) as database:
         rows = database.execute("SELECT content FROM session_messages WHERE role = 'user' ORDER BY position").fetchall()
     return [json.loads(content)["text"] for (content,) in rows]
-
-
-async def agents_are_known(stage: Stage, http: httpx2.AsyncClient) -> None:
-    async def look() -> set[str]:
-        known = (await stage.visitor(http).get("/agents"))["agents"]
-        return {agent["name"] for agent in known if agent["last_seen_at"]}
-
-    await wait_until(look, lambda names: names >= {AGENT, "assistant", "lea"}, what="the agents are there")
 
 
 async def test_each_kind_of_agent_explains_an_alert_in_its_thread_and_not_its_repeats(scene: Scene) -> None:

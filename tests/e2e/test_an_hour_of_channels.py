@@ -204,10 +204,12 @@ class Town:
         (answer,) = [one for one in messages if one["kind"] == "bot" and about.marker in one["text"]]
         (block,) = [block for block in answer["blocks"] if block["type"] == "context_actions"]
         value = block["elements"][0]["negative_button"]["value"]
-        before = len(await self.private(user, about.channel))
+        before = len(await self.twin.private(user, about.channel))
         await self.press(user, about.channel, answer["ts"], FEEDBACK_ACTION, value=value)
         choices = await wait_until(
-            lambda: self.private(user, about.channel), lambda seen: len(seen) > before, what="the choice of reasons"
+            lambda: self.twin.private(user, about.channel),
+            lambda seen: len(seen) > before,
+            what="the choice of reasons",
         )
         self.rated += 1
         return choices[-1]
@@ -227,11 +229,6 @@ class Town:
     async def press(self, user: str, channel: str, ts: str, action_id: str, **more: str) -> None:
         pressed = {"user": user, "channel": channel, "ts": ts, "action_id": action_id, "wait_seconds": 0, **more}
         assert (await self.twin.ask("POST", "actions", json=pressed))["ok"]
-
-    async def private(self, user: str, channel: str) -> list[dict[str, Any]]:
-        """What only this person sees."""
-        messages = await self.twin.messages(channel=channel, user=user)
-        return [message for message in messages if message["subtype"] == "ephemeral"]
 
     # What the agents and the clock do
 
@@ -525,7 +522,7 @@ class Judgement:
 
     async def commands_are_answered_once(self) -> None:
         for user, times in self.there.statuses.items():
-            shown = [message["text"] for message in await self.there.private(user, "general")]
+            shown = [message["text"] for message in await self.there.twin.private(user, "general")]
             assert len([text for text in shown if "Here: " in text]) == times, shown
 
     def nothing_was_too_fast(self) -> None:

@@ -41,7 +41,7 @@ def person(built_in: BuiltInStage, http: httpx2.AsyncClient) -> TwinClient:
 async def says(person: TwinClient, text: str, *, channel: str = "general", user: str = "alice") -> tuple[str, str]:
     """Say something in a thread of its own; its timestamp and the whole answer."""
     ts = await person.say(text, channel=channel, user=user)
-    seen = await person.until(ts, _is_answered, channel=channel, user=user, within_seconds=PATIENCE)
+    seen = await person.until(ts, Conversation.is_answered, channel=channel, user=user, within_seconds=PATIENCE)
     return ts, seen.answers[0]
 
 
@@ -56,10 +56,6 @@ async def goes_on(person: TwinClient, ts: str, text: str, *, channel: str = "gen
     await wait_until(reactions, lambda names: ANSWERED in names, within_seconds=PATIENCE)
     seen = await person.until(ts, lambda seen: not seen.is_growing, channel=channel, user=user)
     return seen.answers[-1]
-
-
-def _is_answered(seen: Conversation) -> bool:
-    return bool(seen.answers) and ANSWERED in seen.emoji and not seen.is_growing
 
 
 @pytest.mark.req("AGENT-01", "AGENT-02")
@@ -81,7 +77,7 @@ async def test_a_tool_server_asks_in_the_thread_and_the_call_goes_on_with_the_an
     under = await wait_until(card, within_seconds=PATIENCE)
     pressed = {"user": "alice", "channel": "general", "ts": under, "action_id": "request_decide:approve"}
     assert (await person.ask("POST", "actions", json=pressed))["ok"]
-    seen = await person.until(ts, _is_answered, within_seconds=PATIENCE)
+    seen = await person.until(ts, Conversation.is_answered, within_seconds=PATIENCE)
     assert "999999 plus 2 is **1000001**." in seen.answers
 
 

@@ -29,15 +29,11 @@ class People:
 
     async def types(self, text: str, *, user: str = "alice", channel: str = "general") -> str:
         """Type a command; the text of the answer, which only this person sees."""
-        before = await self.private(user, channel)
+        before = await self.twin.private(user, channel)
         body = {"user": user, "channel": channel, "command": "/swarm", "text": text, "wait_seconds": 0}
         assert await self.twin.ask("POST", "commands", json=body) == {"ok": True}
-        seen = await wait_until(lambda: self.private(user, channel), lambda seen: len(seen) > len(before))
+        seen = await wait_until(lambda: self.twin.private(user, channel), lambda seen: len(seen) > len(before))
         return str(seen[-1]["text"])
-
-    async def private(self, user: str, channel: str) -> list[dict[str, Any]]:
-        messages = await self.twin.messages(channel=channel, user=user)
-        return [message for message in messages if message["subtype"] == "ephemeral"]
 
     async def opens_home(self, user: str) -> None:
         assert (await self.twin.ask("POST", "homes", json={"user": user, "app": "swarm"}))["ok"]
@@ -63,7 +59,7 @@ async def stage(request: pytest.FixtureRequest, processes: Processes, http: http
     await stage.start_twin()
     if request.param == "http":
         stage.settings |= {"SWARM_SLACK_MODE": "http", "SLACK_SIGNING_SECRET": SECRET, "SLACK_APP_TOKEN": ""}
-        await listen_over_http(stage.person(http), stage, SECRET)
+        await stage.listen_over_http(http, SECRET)
     await stage.start_coordinator()
     yield stage
     assert stage.coordinator.alive
@@ -112,7 +108,7 @@ async def several_things_are_stopped_one_by_one(people: People, lead: Visitor) -
         work = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "agent": "wim", "title": f"Do {title}"}
         await lead.uses("inbox-delegate", trigger["lease"]["token"], task="Do it.", **work)
     assert "Several things run for you here." in await people.types("stop")
-    choice = (await people.private("alice", "general"))[-1]
+    choice = (await people.twin.private("alice", "general"))[-1]
     first = next(block for block in choice["blocks"] if "accessory" in block)
     assert "Do one" in first["text"]["text"]
     button = {"action_id": "swarm_stop_own", "block_id": first["block_id"]}
@@ -151,16 +147,5 @@ async def who_may_not_is_refused(people: People) -> None:
     assert (await people.types("status", user="carol", channel="@swarm")).startswith(REFUSAL)
     await people.opens_home("carol")
     assert (await people.home_with("carol", REFUSAL)).splitlines()[0].startswith(REFUSAL)
-    assert len(await people.private("bob", "general")) == 5  # the answers to his own commands
+    assert len(await people.twin.private("bob", "general")) == 5  # the answers to his own commands
     assert await people.twin.calls("chat.postEphemeral") == []
-
-
-async def listen_over_http(twin: TwinClient, stage: Stage, secret: str) -> None:
-    app = {
-        "name": "swarm",
-        "bot_token": stage.tokens["SLACK_BOT_TOKEN"],
-        "app_token": stage.tokens["SLACK_APP_TOKEN"],
-        "signing_secret": secret,
-        "request_url": f"{stage.base}/slack/events",
-    }
-    await twin.ask("POST", "seed", json={"apps": [app]})

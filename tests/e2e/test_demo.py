@@ -39,7 +39,7 @@ both_engines = pytest.mark.parametrize(
 @pytest.mark.req("OPS-01", "OPS-03", "LOOP-01", "LOOP-08", "LOOP-10", "LOOP-14")
 async def test_a_mention_is_answered_in_its_thread_and_a_follow_up_needs_no_mention(twin: TwinClient) -> None:
     ts = await twin.say("@swarm hello")
-    seen = await twin.until(ts, _is_answered)
+    seen = await twin.until(ts, Conversation.is_answered)
     assert seen.reactions == ((STORED, ("swarm",)), (ANSWERED, ("swarm",)))
     (answer,) = seen.answers
     assert answer.startswith("Hello Alice!")
@@ -67,7 +67,7 @@ async def test_work_goes_to_a_worker_which_hears_follow_ups_and_gives_the_thread
     await twin.until(ts, lambda seen: any("⏳" in answer for answer in seen.answers))
     aside = await twin.say("how far are you?", thread=ts)
     await twin.until(aside, lambda seen: set(seen.emoji) == {STORED, ANSWERED})
-    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    seen = await twin.until(ts, Conversation.is_answered, within_seconds=60)
     assert any(answer.startswith("I am still working") for answer in seen.answers)
     (result,) = [answer for answer in seen.answers if "lines of Python" in answer]
     assert result.startswith(f"**{DEMO_LINES} lines of Python**")
@@ -96,7 +96,7 @@ async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_tas
 async def test_the_writer_streams_what_it_has_counted_and_hears_a_follow_up(twin: TwinClient) -> None:
     since = await twin.now()
     ts = await twin.say("swarm#writer tell me about this repository")
-    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    seen = await twin.until(ts, Conversation.is_answered, within_seconds=60)
     (answer,) = seen.answers
     assert f"| `.py` | {FOLDERS + 1} | {DEMO_LINES} |" in answer  # an empty one beside those that count
     (opened,) = await twin.calls("chat.startStream", since=since)
@@ -115,7 +115,7 @@ async def test_the_writer_streams_what_it_has_counted_and_hears_a_follow_up(twin
 @pytest.mark.req("OPS-01", "STREAM-02", "STREAM-06")
 async def test_a_long_report_goes_on_in_another_message(twin: TwinClient) -> None:
     ts = await twin.say("swarm#writer write a long report")
-    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    seen = await twin.until(ts, Conversation.is_answered, within_seconds=60)
     assert len(seen.answers) > 1
     assert len("".join(seen.answers)) > 12_000
 
@@ -151,7 +151,7 @@ async def test_the_writers_question_is_a_form_with_every_type_of_field(twin: Twi
     assert "field:share" in refused["errors"]
     filled["field:share"] = {"value": "12.5"}
     assert (await twin.ask("POST", "actions", json=sent | {"state": filled}))["ok"]
-    seen = await twin.until(ts, lambda seen: _is_answered(seen) and not seen.is_growing)
+    seen = await twin.until(ts, Conversation.is_answered)
     assert "So it is “tests”" in seen.answers[-1]
     assert "Topics: size, age" in seen.answers[-1]
     assert "percent: 12.5" in seen.answers[-1]
@@ -181,10 +181,10 @@ async def test_the_built_in_agents_calculate_and_look_things_up_with_rules_in_pl
     await _until_streams_may_begin(twin, 2)
     since = await twin.now()
     ts = await twin.say("swarm#tools what is 6 times 7?")
-    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    seen = await twin.until(ts, Conversation.is_answered, within_seconds=60)
     assert seen.answers == ("6 times 7 is **42**.",)
     ts = await twin.say("swarm#assistant what is agntcy")
-    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    seen = await twin.until(ts, Conversation.is_answered, within_seconds=60)
     assert "`agntcy.md`" in seen.answers[-1]
     shown = str([call["args"] for call in await twin.calls(since=since) if "Stream" in call["method"]])
     assert all(card in shown for card in ("multiply", "search", "fetch_document"))
@@ -221,7 +221,7 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
         assert '"-    if pieces > DISCOUNT_FROM:"' in _shown(card)
         assert '"+    if pieces >= DISCOUNT_FROM:"' in _shown(card)
         await _decide(twin, under, "approve")
-        seen = await twin.until(ts, lambda seen: _is_answered(seen) and "Branch" in str(seen.answers))
+        seen = await twin.until(ts, lambda seen: seen.is_answered() and "Branch" in str(seen.answers))
         assert seen.answers[0] == "I have delegated this to **coder**."
         fixed = next(answer for answer in seen.answers if "**Fixed.** All 2 tests pass." in answer)
         branch = _branch(fixed)
@@ -264,7 +264,7 @@ async def test_without_git_the_demo_says_that_there_is_no_coder(processes: Proce
     assert "fix the failing test" not in (processes.folder / ".demo" / "swarm.yaml").read_text()
     twin = TwinClient(f"http://127.0.0.1:{ports['TWIN_PORT']}", http)
     ts = await twin.say("@swarm fix the failing test")
-    seen = await twin.until(ts, _is_answered)
+    seen = await twin.until(ts, Conversation.is_answered)
     assert seen.answers[0].startswith("I cannot delegate that:")
 
 
@@ -297,7 +297,7 @@ async def _decide(twin: TwinClient, under: str, decision: str) -> None:
 @pytest.mark.req("OPS-01", "SEC-02", "TOOL-01")
 async def test_the_assistants_git_works_in_a_repository_of_the_demos_own(twin: TwinClient) -> None:
     ts = await twin.say("swarm#assistant git status")
-    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    seen = await twin.until(ts, Conversation.is_answered, within_seconds=60)
     assert "On branch " in seen.answers[-1]
 
 
@@ -305,7 +305,7 @@ async def test_the_assistants_git_works_in_a_repository_of_the_demos_own(twin: T
 @pytest.mark.req("LOOP-11")
 async def test_a_direct_message_is_answered(twin: TwinClient) -> None:
     ts = await twin.say("hello", channel="@swarm", user="bob")
-    seen = await twin.until(ts, _is_answered, channel="@swarm", user="bob")
+    seen = await twin.until(ts, Conversation.is_answered, channel="@swarm", user="bob")
     assert seen.answers[0].startswith("Hello Bob!")
 
 
@@ -314,7 +314,7 @@ async def test_a_direct_message_is_answered(twin: TwinClient) -> None:
 async def test_what_concerns_somebody_else_is_left_alone(twin: TwinClient) -> None:
     aside = await twin.say("@bob have you seen this?")
     ts = await twin.say("@swarm what time is it?")  # whoever comes later must have passed the one before
-    await twin.until(ts, _is_answered)
+    await twin.until(ts, Conversation.is_answered)
     seen = await twin.conversation(aside)
     assert (seen.answers, seen.reactions) == ((), ())
 
@@ -326,7 +326,7 @@ async def test_a_message_of_20_000_characters_comes_back_whole(twin: TwinClient)
     text = "\n".join(lines)
     assert len(text) > 20_000
     ts = await twin.say(f"@swarm repeat after me: {text}")
-    seen = await twin.until(ts, _is_answered, within_seconds=30)
+    seen = await twin.until(ts, Conversation.is_answered, within_seconds=30)
     assert len(seen.answers) > 1  # Slack would cut it
     assert "\n".join(seen.answers).split("\n") == lines
 
@@ -339,7 +339,7 @@ async def test_a_second_demo_in_the_same_home_is_refused_and_harms_nothing(demo:
     assert f"A demo runs in {demo.processes.folder / '.demo'} already" in line
     assert "SWARM_HOME" in line
     ts = await twin.say("@swarm hello")
-    await twin.until(ts, _is_answered)
+    await twin.until(ts, Conversation.is_answered)
 
 
 @pytest.mark.long
@@ -462,7 +462,7 @@ async def test_after_a_restart_the_database_knows_the_threads_of_the_new_workspa
     assert await demo.process.exit_code(END_SECONDS) == 0
     await demo.open()
     ts = await twin.say("@swarm hello")
-    await twin.until(ts, _is_answered)
+    await twin.until(ts, Conversation.is_answered)
     assert "thread_not_found" not in demo.logs_of("coordinator")
 
 
@@ -483,10 +483,6 @@ async def _card(twin: TwinClient, ts: str, text: str, number: int = 1) -> str:
     cards = [one["ts"] for one in await twin.messages(thread_ts=ts) if text in one["text"] and "✋" in one["text"]]
     assert len(cards) == number
     return str(cards[-1])
-
-
-def _is_answered(seen: Conversation) -> bool:
-    return bool(seen.answers) and ANSWERED in seen.emoji and not seen.is_growing
 
 
 def _free_ports() -> dict[str, str]:

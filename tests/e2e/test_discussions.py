@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 import yaml
 
@@ -43,16 +42,6 @@ async def answered(twin: TwinClient, ts: str, count: int) -> dict[str, Any]:
     return [message for message in seen if message["kind"] == "bot"][-1]
 
 
-async def agents_are_known(stage: Stage, http: httpx2.AsyncClient) -> None:
-    """Before a coordinator has reached its agents for the first time, they count as away."""
-
-    async def look() -> set[str]:
-        known = (await stage.visitor(http).get("/agents"))["agents"]
-        return {agent["name"] for agent in known if agent["last_seen_at"]}
-
-    await wait_until(look, lambda names: names >= {*AGENTS, "adviser"}, what="the agents are there")
-
-
 @pytest.mark.req("STREAM-13", "STREAM-01")
 async def test_each_agent_that_is_mentioned_in_a_discussion_knows_it(tmp_path: Path, migrated_sqlite: Path) -> None:
     services = {name: Caipe(Shape.OLD if name == "old" else Shape.PRESENT, name != "inline") for name in AGENTS}
@@ -69,7 +58,7 @@ async def test_each_agent_that_is_mentioned_in_a_discussion_knows_it(tmp_path: P
         http = await stack.enter_async_context(http_client(timeout=30))
         await stage.start_twin(rates=False)
         await stage.start_coordinator()
-        await agents_are_known(stage, http)
+        await stage.agents_are_known(http, (*AGENTS, "adviser"))
         twin = stage.person(http)
         for name in (*AGENTS, "adviser"):
             root = await twin.say("shall we deploy?", user="bob")

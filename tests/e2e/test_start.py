@@ -15,7 +15,7 @@ from tests.support.postgres import fresh_database
 from tests.support.processes import SWARM, Ended, Processes, free_port
 from tests.support.stage import OPERATOR_TOKEN, Stage
 from tests.support.telemetry import read_metrics
-from tests.support.twin_client import ANSWERED, TwinClient
+from tests.support.twin_client import ANSWERED
 from tests.support.waiting import wait_until
 
 HTTP_SECONDS = 60
@@ -259,7 +259,7 @@ async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
     stage.settings |= {"SWARM_SLACK_MODE": "http", "SLACK_SIGNING_SECRET": secret, "SLACK_APP_TOKEN": ""}
     async with http_client(timeout=HTTP_SECONDS) as http:
         twin = stage.person(http)
-        await _listen_over_http(twin, stage, secret)
+        await stage.listen_over_http(http, secret)
         await stage.start_coordinator()
         lea = stage.visitor(http, await stage.register(http, "lea"))
         assert await lea.poll() == []
@@ -302,17 +302,6 @@ def one_line(ended: Ended) -> str:
 async def _up(stage: Stage, **env: str) -> Ended:
     """A start that must fail; of the log only errors are wanted."""
     return await stage.processes.command("up", env={**stage.environment, "SWARM_LOG_LEVEL": "error", **env})
-
-
-async def _listen_over_http(twin: TwinClient, stage: Stage, secret: str) -> None:
-    app = {
-        "name": "swarm",
-        "bot_token": stage.tokens["SLACK_BOT_TOKEN"],
-        "app_token": stage.tokens["SLACK_APP_TOKEN"],
-        "signing_secret": secret,
-        "request_url": f"{stage.base}/slack/events",
-    }
-    await twin.ask("POST", "seed", json={"apps": [app]})
 
 
 async def _door_closed(port: int) -> None:

@@ -4,14 +4,14 @@ and while a process that has lost its office does not know it yet."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
 from swarm.domain.button_actions import FEEDBACK_ACTION, REASON_ACTION, RETRY_RUN_ACTION, FeedbackChoice
 from swarm.domain.model.feedback import INSTRUCTIONS, Reason
-from swarm.domain.model.sessions import SessionMessage
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.prompts.input import RETRY_PREFIX
 from swarm.services.builtin.sessions import DatabaseMemory
@@ -45,20 +45,10 @@ class Late(DatabaseMemory):
         super().__init__(database, "helper", None)
         self.wants, self.may = asyncio.Event(), asyncio.Event()
 
-    async def add_run(
-        self,
-        session_id: str,
-        run: str,
-        messages: Sequence[SessionMessage],
-        *,
-        run_id: str = "",
-        has_answered: bool = True,
-        continues: str = "",
-        owner: str = "",
-    ) -> None:
+    async def add_run(self, *args: Any, **options: Any) -> None:
         self.wants.set()
         await self.may.wait()
-        await super().add_run(session_id, run, messages, run_id=run_id, has_answered=has_answered)
+        await super().add_run(*args, **options)
 
 
 def memory(world: World) -> DatabaseMemory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Table, Text, bindparam, func, insert, select, update
+from sqlalchemy import BigInteger, Column, MetaData, Table, Text, bindparam, insert, select, update
 
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement
@@ -35,7 +35,6 @@ BY_ID = Statement(select(items).where(items.c.id == bindparam("id")))
 NAMED = Statement(select(items.c.id).where(items.c.name.in_(["one", "two"])).order_by(items.c.id).limit(10))
 ALL_IDS = Statement(select(items.c.id).order_by(items.c.id))
 COUNT_UP = Statement(update(items).where(items.c.id == bindparam("the_id")).values(count=items.c.count + 1))
-HOW_MANY = Statement(select(func.count().label("n")).select_from(items))
 
 
 def create(tx: Transaction) -> None:

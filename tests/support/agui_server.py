@@ -37,6 +37,7 @@ from ag_ui.core import (
     TextMessageStartEvent,
 )
 
+from tests.support.http import PlayedServer
 from tests.support.waiting import PATIENCE_SECONDS
 
 _TLS_HANDSHAKE = b"\x16"
@@ -127,16 +128,15 @@ class Request:
         return json.loads(self.body)
 
 
-class AguiServer:
+class AguiServer(PlayedServer):
     """What is answered, and what was asked."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.url = ""
         self.requests: list[Request] = []
         self._always: dict[str, tuple[Step, ...]] = {}
         self._once: dict[str, list[tuple[Step, ...]]] = {}
-        self._came = asyncio.Condition()
-        self._connections: set[asyncio.Task[None]] = set()
 
     def on(self, path: str, *steps: Step) -> None:
         """Answer every request to this path so. A path that nothing is said of is answered with 404."""
@@ -156,18 +156,6 @@ class AguiServer:
             await self._came.wait_for(lambda: len(self.to(path)) >= count)
         return self.to(path)[count - 1]
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, one request."""
-        connection = asyncio.current_task()
-        assert connection is not None
-        self._connections.add(connection)
-        connection.add_done_callback(self._connections.discard)
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await self._handle(reader, writer)
-        finally:
-            writer.close()
-
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await reader.readexactly(1)
         if first == _TLS_HANDSHAKE:
@@ -181,12 +169,6 @@ class AguiServer:
             await _Connection(request, reader, writer).play(self._steps(request.path))
         finally:
             request.over.set()
-
-    async def stop(self) -> None:
-        """Break off what still plays."""
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _steps(self, path: str) -> tuple[Step, ...]:
         once = self._once.get(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from swarm.domain.model.agents import Role
 from tests.support.doors import Visitor
 from tests.support.processes import Process, Processes, free_port, until_ready
 from tests.support.twin_client import TwinClient
+from tests.support.waiting import wait_until
 
 OPERATOR_TOKEN = "operator-of-the-tests"
 
@@ -121,6 +123,27 @@ class Stage:
         """The token of a new lead."""
         added = await self.visitor(http).post("/agents", {"name": name, "role": Role.LEAD.value})
         return str(added["token"])
+
+    async def listen_over_http(self, http: httpx2.AsyncClient, signing_secret: str) -> None:
+        """Has the twin send events to the coordinator over HTTP instead of a socket."""
+        app = {
+            "name": "swarm",
+            "bot_token": self.tokens["SLACK_BOT_TOKEN"],
+            "app_token": self.tokens["SLACK_APP_TOKEN"],
+            "signing_secret": signing_secret,
+            "request_url": f"{self.base}/slack/events",
+        }
+        await self.person(http).ask("POST", "seed", json={"apps": [app]})
+
+    async def agents_are_known(self, http: httpx2.AsyncClient, names: Iterable[str]) -> None:
+        """Before a coordinator has reached its agents for the first time, they count as away."""
+        wanted = set(names)
+
+        async def look() -> set[str]:
+            known = (await self.visitor(http).get("/agents"))["agents"]
+            return {agent["name"] for agent in known if agent["last_seen_at"]}
+
+        await wait_until(look, lambda seen: seen >= wanted, what="the agents are there")
 
     async def backlog(self, http: httpx2.AsyncClient) -> int:
         """How much there is to do, in messages and deliveries."""

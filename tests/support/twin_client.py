@@ -31,6 +31,9 @@ class Conversation:
     def emoji(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.reactions)
 
+    def is_answered(self) -> bool:
+        return bool(self.answers) and ANSWERED in self.emoji and not self.is_growing
+
 
 class TwinClient:
     """A person, and the one who pulls the strings."""
@@ -61,6 +64,11 @@ class TwinClient:
         """The messages of a channel or a thread, oldest first."""
         query = {"channel": channel, "thread_ts": thread_ts, "user": user}
         return (await self.ask("GET", "messages", params={k: v for k, v in query.items() if v}))["messages"]
+
+    async def private(self, user: str, channel: str) -> list[dict[str, Any]]:
+        """What only this person sees."""
+        messages = await self.messages(channel=channel, user=user)
+        return [message for message in messages if message["subtype"] == "ephemeral"]
 
     async def conversation(self, ts: str, *, channel: str = "general", user: str | None = None) -> Conversation:
         """The thread below a message."""

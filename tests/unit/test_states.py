@@ -49,7 +49,6 @@ Edges = set[tuple[str, str, str]]  # source, step, target
 
 DIAGRAM_LINE = re.compile(r"^ *(?P<sources>[a-z_ |]+) → (?P<target>[a-z_]+) {2,}(?P<steps>[a-z_, ]+)$")
 GUARD = re.compile(r"IN \((?P<states>[a-z_', ]+)\)")
-CHECKED = re.compile(r"IN \((?P<states>[^)]+)\)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from swarm.agents.builtin.run import BuiltinRun, Stumbled, conversation_session,
 from swarm.agents.failures import OUR_FAULT, not_within
 from swarm.agents.remote.translation.translator import collected
 from swarm.agents.toolbox.people import CALLER, PausableTimeout, ToolCaller
-from swarm.clock import Clock, SystemClock
+from swarm.clock import SystemClock
 from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Asked, Broken, Failed, Finished, Interrupted, Origin, RunInput
 from swarm.domain.errors import SwarmError
@@ -184,7 +184,6 @@ class BuiltinAgent:
         *,
         explain: Callable[[BaseException], Trouble | None],
         day: RunLimits = NO_LIMITS,
-        clock: Clock | None = None,
     ) -> None:
         self.name = name
         self._works = works
@@ -192,7 +191,7 @@ class BuiltinAgent:
         self._limits = limits
         self._day = day
         self._explain = explain
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._recorder = _Recorder(record.memory, record.runs)
         self._working = BackgroundTasks()
 

@@ -168,11 +168,10 @@ async def _watch(
 class _LogPump:
     """A log of a program's stderr and other unexpected output at debug level, limited in length and rate."""
 
-    def __init__(self, server: McpServer, pid: int, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, server: McpServer, pid: int) -> None:
         self._server = server.name
         self._redactor = Redactor(server.secrets)
         self._pid = pid
-        self._now = now
         self._until = 0.0
         self._left = 0
         self._untold = 0
@@ -204,8 +203,8 @@ class _LogPump:
         )
 
     def _may_tell(self) -> bool:
-        if self._now() >= self._until:
-            self._until = self._now() + 60.0
+        if time.monotonic() >= self._until:
+            self._until = time.monotonic() + 60.0
             self._left = _LOGGED_LINES_PER_MINUTE
         self._left -= 1
         return self._left >= 0

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from swarm.app import built_in, home, preflight, settings_mapping
 from swarm.cli import NoServer
@@ -31,6 +31,9 @@ from swarm.store.admin import preparation
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import session_lists
 from swarm.store.builtin.session_lists import ListedSession
+
+if TYPE_CHECKING:
+    from swarm.agents.builtin.agent import BuiltinAgent
 
 _PREFIX: Final = "cli:"
 """The prefix of the ids of terminal sessions."""
@@ -153,8 +156,8 @@ async def opened(settings: Settings, arguments: ChatArguments, *, checks_model: 
         agent = arguments.agent or (session.agent if session else _usual(settings, names))
         if agent not in names:
             raise NotFound(f"There is no built-in agent '{agent}'.", hint=f"There are: {', '.join(names)}.")
-        compacted = None
         client: AgentClient
+        compacted = None
         if remote:
             from swarm.agents.remote.agui import AguiAgent  # loading the protocol's types takes a while
 
@@ -162,15 +165,8 @@ async def opened(settings: Settings, arguments: ChatArguments, *, checks_model: 
             stack.push_async_callback(client.aclose)
             where = f"the coordinator at {remote[agent].url}"
         else:
-            alone = _alone(settings, agent, checks_model=checks_model)
-            specs = settings_mapping.model_specs(alone, agent)
-            await asyncio.to_thread(preflight.check_models, specs)
-            database = await archive.database()
-            await built_in.register(settings, database)  # all in their order, of which the first is the default lead
-            agents = await stack.enter_async_context(built_in.opened(alone, database))
-            client = agents.agents[agent]
-            compacted = agents.agents[agent].compacted
-            where = f"{specs[0].name}, without a coordinator"
+            here, model = await _here(settings, agent, archive, stack, checks_model=checks_model)
+            client, compacted, where = here, here.compacted, f"{model}, without a coordinator"
         yield Chat(
             agent=agent,
             client=client,
@@ -180,6 +176,19 @@ async def opened(settings: Settings, arguments: ChatArguments, *, checks_model: 
             is_resumed=session is not None,
             compacted=compacted,
         )
+
+
+async def _here(
+    settings: Settings, agent: str, archive: Archive, stack: AsyncExitStack, *, checks_model: bool
+) -> tuple[BuiltinAgent, str]:
+    """Returns an agent that runs in this process until ``stack`` is closed, and the name of its model."""
+    alone = _alone(settings, agent, checks_model=checks_model)
+    specs = settings_mapping.model_specs(alone, agent)
+    await asyncio.to_thread(preflight.check_models, specs)
+    database = await archive.database()
+    await built_in.register(settings, database)  # all in their order, of which the first is the default lead
+    agents = await stack.enter_async_context(built_in.opened(alone, database))
+    return agents.agents[agent], specs[0].name
 
 
 def coordinator_agents(settings: Settings) -> Mapping[str, RemoteAgent]:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from swarm.clock import Clock, SystemClock
+from swarm.clock import SystemClock
 from swarm.domain.documents import (
     MOST_RESULTS,
     SEARCH_LIMIT,
@@ -89,13 +89,11 @@ class Scanned(NamedTuple):
 class FolderIndex:
     """The index of one folder's documents, as kept by one process."""
 
-    def __init__(
-        self, database: Database, folder: Folder, *, scan_seconds: float = SCAN_SECONDS, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, database: Database, folder: Folder, *, scan_seconds: float = SCAN_SECONDS) -> None:
         self._database = database
         self._folder = folder
         self._scan_seconds = scan_seconds
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._skipped: dict[str, FileState] = {}  # files that are not documents, with their state when read
         self._same: dict[str, tuple[FileState, str]] = {}  # files with a new state but unchanged text, by digest
         self._warnings: dict[str, str] = {}  # already in the log

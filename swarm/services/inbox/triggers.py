@@ -117,6 +117,26 @@ class ClaimContents:
     channel: str | None  # the internal channel of an agent's message
     started_by: StartedBy = StartedBy.MEMBERS
 
+    @property
+    def context_incomplete(self) -> bool:
+        return bool(self.conversation and self.conversation.thread.context is not ContextState.COMPLETE)
+
+    @property
+    def overthink(self) -> bool:
+        """Whether nobody has asked, so that only an answer that the agent is sure of is shown."""
+        if self.claimed.inbox_messages:
+            return all(one.silent for one in self.claimed.inbox_messages)
+        return self._silence is Silence.SILENT
+
+    @property
+    def humble_followup(self) -> bool:
+        """Whether somebody asks in a thread in which nobody had asked before."""
+        return self._silence is Silence.ASKED and not self.overthink
+
+    @property
+    def _silence(self) -> Silence | None:
+        return self.conversation.thread.silence if self.conversation else None
+
 
 def read_whole(tx: Transaction, claims: Sequence[Claimed], limit: int | None = None) -> list[ClaimContents]:
     """Reads everything that agents see of claims, except the names known only to Slack.
@@ -264,12 +284,6 @@ class Triggers:
         place, conversation = await self.conversation(whole.conversation) if whole.conversation else (None, None)
         views = inbox_message_views(conversation) if conversation else ()
         notice = await self._notice(claim.notice, whole) if claim.notice else None
-        silence = conversation.thread.silence if conversation else None
-        overthink = (
-            all(one.silent for one in claim.inbox_messages) if claim.inbox_messages else silence is Silence.SILENT
-        )
-        is_humble = silence is Silence.ASKED and not overthink
-        incomplete = bool(conversation and conversation.thread.context is not ContextState.COMPLETE)
         prompt = PromptInput(
             role=agent.role,
             agent_name=agent.name,
@@ -281,10 +295,10 @@ class Triggers:
             new_messages=views,
             history=conversation.said if conversation else (),
             history_characters=self._operating_policy.history_characters,
-            context_incomplete=incomplete,
+            context_incomplete=whole.context_incomplete,
             by_strangers=whole.started_by is StartedBy.STRANGERS,
-            overthink=overthink,
-            humble_followup=is_humble,
+            overthink=whole.overthink,
+            humble_followup=whole.humble_followup,
             previous_reply=conversation.previous_answer if conversation else None,
             notice_text=notice.text if notice else None,
             notice_author=notice.actor_name if notice else None,
@@ -306,14 +320,14 @@ class Triggers:
             prompt=render(prompt, secrets.token_hex(8)),
             thread=place,
             thread_context=conversation.said if conversation else (),
-            context_incomplete=incomplete,
+            context_incomplete=whole.context_incomplete,
             inbox_messages=views,
             notice=notice,
             task=whole.task,
             started_by=whole.started_by,
             requests=claim.requests,
-            overthink=overthink,
-            humble_followup=is_humble,
+            overthink=whole.overthink,
+            humble_followup=whole.humble_followup,
             instruction=claim.instruction,
         )
 

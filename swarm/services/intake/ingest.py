@@ -132,23 +132,25 @@ class Ingest:
         inbox_messages = inbox.reword(tx, inbox_messages, self._posted.decisions.text_for_agent(message))
         if stored and stored["text"] != message.text:
             erase_edited(tx, thread, stored, message.text, inbox_messages)
+        is_changed = stored is None or stored["text"] != message.text
+        if is_changed and routing.decision.outcome is RoutingOutcome.EDITED:
+            self._tell_of_edit(tx, message, inbox_messages)
+        return self._add_mention(tx, routing, inbox_messages, is_final=is_final) if adds_mention else NOTHING_MISSING
+
+    def _add_mention(
+        self, tx: Transaction, routing: Routing, inbox_messages: list[inbox.InboxMessage], *, is_final: bool
+    ) -> MissingFacts:
+        """Acts on a mention that an edit has added. Returns what must be known about the author first."""
+        missing = self._posted.decisions.missing(routing)
+        if missing and not is_final:
+            return missing
         if routing.decision.outcome is RoutingOutcome.EDITED:
-            if stored is None or stored["text"] != message.text:
-                self._tell_of_edit(tx, message, inbox_messages)
-            if adds_mention:
-                missing = self._posted.decisions.missing(routing)
-                if missing and not is_final:
-                    return missing
-                if not missing:
-                    self._posted.ask_after_all(tx, routing, inbox_messages)
-        elif adds_mention:
-            missing = self._posted.decisions.missing(routing)
-            if missing and not is_final:
-                return missing
-            if missing:
-                early.park(tx, team, message)
-            else:
-                self._route_edit(tx, routing)
+            if not missing:
+                self._posted.ask_after_all(tx, routing, inbox_messages)
+        elif missing:
+            early.park(tx, self._me.team, routing.message)
+        else:
+            self._route_edit(tx, routing)
         return NOTHING_MISSING
 
     def _changed_early(self, tx: Transaction, message: SlackMessage) -> Thread | None:

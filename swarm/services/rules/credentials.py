@@ -72,11 +72,9 @@ class AgentTokenCache:
         self,
         database: Database,
         *,
-        look_seconds: float = LOOK_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
-        self._look_seconds = look_seconds
         self._monotonic = monotonic
         self._known: dict[str, _Known] = {}  # by token hash
         self._watched: dict[str, set[Watched]] = {}  # by token hash
@@ -141,7 +139,7 @@ class AgentTokenCache:
             AGENTS,
             self._look_if_needed,
             "token_look",
-            seconds=self._look_seconds,
+            seconds=LOOK_SECONDS,
             after_shutdown=True,
         )
 

@@ -40,9 +40,9 @@ _ASIDE: Final = frozenset({"confirm", "placeholder", "options", "option_groups",
 """Fields whose text objects are hidden until the user clicks."""
 
 
-def _block_pieces(holder: JsonObject, key: str = "blocks") -> list[str]:
-    """Returns the text of the blocks under ``key``: a string for each separate part. Blank parts are left out."""
-    return _spoken(piece for block in objects_at(holder, key) for piece in _block(block))
+def _block_pieces(holder: JsonObject) -> list[str]:
+    """Returns the text of the blocks: a string for each separate part. Blank parts are left out."""
+    return _spoken(piece for block in objects_at(holder, "blocks") for piece in _block(block))
 
 
 def _label(kind: str, words: str, url: str = "") -> str:

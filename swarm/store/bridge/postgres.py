@@ -56,6 +56,8 @@ UNHEARD_SECONDS = 10
 SUSPENDED_SECONDS = 10
 """A process that is suspended during a transaction keeps its locks for this time."""
 
+LOCK_TIMEOUT_SECONDS = 5
+
 SET_LOCK_SECONDS = 0.1
 """How long a set waits for a lock before its calls run alone."""
 
@@ -142,7 +144,6 @@ class PostgresEngine:
         watch: ClockWatch,
         *,
         pooler: PostgresUrl | None = None,
-        lock_timeout_seconds: float = 5.0,
     ) -> None:
         self._url = url
         self._pooler = pooler
@@ -151,7 +152,6 @@ class PostgresEngine:
         self._bump_all = bump_all
         self._hand_over = hand_over
         self._watch = watch
-        self._lock_timeout_seconds = lock_timeout_seconds
         self._origin = new_id()  # marks notifications from this process, which its listener skips
         self._queue = _Queue()
         self._listener: Listener | None = None
@@ -191,7 +191,7 @@ class PostgresEngine:
         is prepared.
         """
         limits = (
-            f"SET LOCAL lock_timeout = {int(self._lock_timeout_seconds * 1000)}; "
+            f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_SECONDS * 1000}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {SUSPENDED_SECONDS * 1000}; "
         )
         if self._pooler:

@@ -37,7 +37,6 @@ from tests.support.providers import Reply as WireReply
 pytestmark = pytest.mark.req("AGENT-11")
 
 SUITE = load_threads()
-BY_TEXT = {thread.say: thread for thread in SUITE.threads}
 
 
 def lead(script: Scripted) -> Callable[[Sequence[Tool]], Callable[[BuiltinRun], Awaitable[None]]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -24,7 +25,7 @@ from swarm.domain.answers.events import (
 )
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.language_models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
-from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.sessions import MessageRole
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import (
@@ -74,22 +75,12 @@ class Stubborn(Forgetful):
         self.times = times
         self.tried = asyncio.Event()
 
-    async def add_run(
-        self,
-        session_id: str,
-        run: str,
-        messages: Sequence[SessionMessage],
-        *,
-        run_id: str = "",
-        has_answered: bool = True,
-        continues: str = "",
-        owner: str = "",
-    ) -> None:
+    async def add_run(self, *args: Any, **options: Any) -> None:
         self.tried.set()
         if self.times:
             self.times -= 1
             raise Unavailable("The database is away.")
-        await super().add_run(session_id, run, messages)
+        await super().add_run(*args, **options)
 
 
 @pytest.mark.req("AGENT-05", "AGENT-07")

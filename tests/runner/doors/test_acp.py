@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from typing import Any
@@ -180,51 +179,6 @@ async def test_cancelling_ends_the_turn_and_the_session_goes_on(desk: Desk, habi
     _, ended = await turn_of(session, seen=decide)
     assert ended.outcome is TurnOutcome.CANCELLED
     assert session.id == "s-1"
-
-
-@pytest.mark.parametrize(
-    ("habit", "outcome", "reason"),
-    [
-        ("refuses", TurnOutcome.REFUSED, "the agent refused"),
-        ("too long", TurnOutcome.FAILED, "limit of tokens"),
-        ("fails", TurnOutcome.FAILED, "the model is away (503)"),
-        ("dies", TurnOutcome.FAILED, "exit code 7, without a result: out of luck"),
-        ("half", TurnOutcome.FAILED, "exit code 0, without a result"),
-        ("exits", TurnOutcome.FAILED, "exit code 0, without a result"),
-    ],
-)
-async def test_how_a_turn_ends(desk: Desk, habit: str, outcome: TurnOutcome, reason: str) -> None:
-    session = await desk.open(desk.acp(habit))
-    events, ended = await turn_of(session)
-    assert ended.outcome is outcome
-    assert reason in ended.reason
-    assert text_in(events) == ("Half of " if habit == "dies" else "")
-    if habit == "exits":
-        _, again = await turn_of(session)
-        assert again.outcome is TurnOutcome.FAILED
-
-
-async def test_junk_goes_to_the_log(desk: Desk) -> None:
-    session = await desk.open(desk.acp("junk"))
-    events, ended = await turn_of(session)
-    logged = "\n".join(event.text for event in events if isinstance(event, LogLine))
-    assert "not JSON" in logged
-    assert "more than 10 MB" in logged
-    assert len(logged) < 20_000
-    assert text_in(events) == "Still here."
-    assert ended.outcome is TurnOutcome.DONE
-
-
-async def test_a_silent_agent_is_ended_by_closing(desk: Desk) -> None:
-    session = await desk.open(desk.acp("silent"))
-    turn = asyncio.create_task(turn_of(session))
-    async with asyncio.timeout(30):
-        while not any("prompt" in one for one in desk.noted()):
-            await asyncio.sleep(0.02)
-        await session.close(0)
-        _, ended = await turn
-    assert ended.outcome is TurnOutcome.FAILED
-    assert running_in(desk.folder) == []
 
 
 @pytest.mark.req("RUN-05")

@@ -217,27 +217,6 @@ async def test_cancelling_ends_the_turn(desk: Desk) -> None:
     assert desk.noted()[-1]["request"] == {"subtype": "interrupt"}
 
 
-@pytest.mark.parametrize(
-    ("habit", "reason"),
-    [
-        ("fails", "API Error: 503"),
-        ("dies", "exit code 7, without a result: out of luck"),
-        ("killed", "the CLI was killed"),
-        ("half", "exit code 0, without a result"),
-        ("exits", "exit code 0, without a result"),
-    ],
-)
-async def test_how_a_turn_fails(desk: Desk, habit: str, reason: str) -> None:
-    session = await desk.open(desk.claude(habit))
-    events, ended = await turn_of(session)
-    assert ended.outcome is TurnOutcome.FAILED
-    assert reason in ended.reason
-    assert text_in(events) == ("Half of " if habit == "dies" else "")
-    if habit == "exits":
-        _, again = await turn_of(session)
-        assert again.outcome is TurnOutcome.FAILED
-
-
 async def test_a_last_message_without_a_line_break_counts(desk: Desk) -> None:
     _, ended = await turn_of(await desk.open(desk.claude("unfinished")))
     assert (ended.outcome, ended.text) == (TurnOutcome.DONE, "The end.")
@@ -246,28 +225,6 @@ async def test_a_last_message_without_a_line_break_counts(desk: Desk) -> None:
 async def test_tools_that_the_cli_itself_refused_are_told(desk: Desk) -> None:
     _, ended = await turn_of(await desk.open(desk.claude("refuses")))
     assert ended.refused_tools == ("Bash",)
-
-
-async def test_junk_goes_to_the_log(desk: Desk) -> None:
-    events, ended = await turn_of(await desk.open(desk.claude("junk")))
-    logged = "\n".join(event.text for event in events if isinstance(event, LogLine))
-    assert "not JSON" in logged
-    assert "more than 10 MB" in logged
-    assert len(logged) < 20_000
-    assert text_in(events) == "Still here."
-    assert ended.outcome is TurnOutcome.DONE
-
-
-async def test_a_silent_cli_is_ended_by_closing(desk: Desk) -> None:
-    session = await desk.open(desk.claude("silent"))
-    turn = asyncio.create_task(turn_of(session))
-    async with asyncio.timeout(30):
-        while not any(one.get("type") == "user" for one in desk.noted()):
-            await asyncio.sleep(0.02)
-        await session.close(0)
-        _, ended = await turn
-    assert ended.outcome is TurnOutcome.FAILED
-    assert running_in(desk.folder) == []
 
 
 async def test_a_session_is_resumed(desk: Desk) -> None:

@@ -14,6 +14,7 @@ import struct
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from swarm.domain.model.language_models import ModelSpec
+from tests.support.http import PlayedServer
 from tests.support.providers.request import Request
 from tests.support.providers.script import (
     Call,
@@ -37,17 +38,16 @@ from tests.support.waiting import PATIENCE_SECONDS
 USED_UP = Fails(418, message="The script of this test has no more answers.")
 
 
-class ProviderServer:
+class ProviderServer(PlayedServer):
     """What is answered, and what was asked."""
 
     def __init__(self, wire: Wire, script: Script) -> None:
+        super().__init__()
         self.wire = wire
         self.base_url = ""
         self.requests: list[Request] = []
         self._script = script
         self._replies: Iterator[Reply] = iter(()) if callable(script) else iter(script)
-        self._came = asyncio.Condition()
-        self._connections: set[asyncio.Task[None]] = set()
 
     def spec(
         self,
@@ -76,18 +76,6 @@ class ProviderServer:
             await self._came.wait_for(lambda: len(self.requests) >= count)
         return self.requests[count - 1]
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, one request."""
-        connection = asyncio.current_task()
-        assert connection is not None
-        self._connections.add(connection)
-        connection.add_done_callback(self._connections.discard)
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await self._handle(reader, writer)
-        finally:
-            writer.close()
-
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await _request(self.wire, reader)
         self.requests.append(request)
@@ -107,12 +95,6 @@ class ProviderServer:
             return steps_of(next(self._replies, USED_UP))
         reply = self._script(request)
         return steps_of(await reply if inspect.isawaitable(reply) else reply)
-
-    async def stop(self) -> None:
-        """Break off what still plays."""
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
 
 
 class _Connection:
