@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:  # loaded late, since other commands do without
     from swarm.config import Settings
     from swarm.runner.home import Keys
     from swarm.runner.settings import RunnerSettings
+
+
+_SETTINGS: Final = (("home",), ("http", "host"), ("http", "port"), ("http", "url"), ("log", "level"))
+"""The settings that a runner reads: where the coordinator's home folder and address are, if it is on this machine."""
 
 
 def run(
@@ -120,16 +124,26 @@ def run(
 
 
 def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
-    """Loads the settings and the keys, begins the log, and hides all secrets from texts and the log."""
-    from swarm.config import load
+    """Loads the settings and the keys, begins the log, and hides all secrets from texts and the log.
+
+    Only a few settings are read: a runner needs no others, and may start in a folder whose settings are for something
+    else, or not finished.
+    """
+    import structlog
+
+    from swarm.config import load_part
     from swarm.domain.text import secrets
     from swarm.runner.home import Keys
     from swarm.telemetry import log
 
-    settings = load()
+    settings, problem = load_part(_SETTINGS)
     keys = Keys.found(os.environ, settings.home.expanduser() / "operator.token")
     secrets.hide([os.environ[one] for one in env] + keys.all)
     log.configure(settings.log.level)
+    if problem:
+        structlog.get_logger(__name__).warning(
+            "The settings file does not count.", action="runner_settings", error=problem
+        )
     return settings, keys
 
 
