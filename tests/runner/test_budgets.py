@@ -16,6 +16,7 @@ from tests.runner.conftest import Office
 from tests.runner.doors import acp_agent
 from tests.runner.scripted import ScriptedDoor, ScriptedSession
 from tests.runner.test_command import environment
+from tests.support.processes import Process
 from tests.support.stage import OPERATOR_TOKEN
 from tests.support.waiting import wait_until
 
@@ -140,6 +141,39 @@ async def test_a_cli_that_does_not_stop_is_ended_and_spends_no_more(office: Offi
     await office.ended(task_id, "dead")
     await office.says(ts, "it was stopped, because the budget of this run is used up: $2.00 of $1.00")
     await office.idle()
+
+
+@pytest.mark.long
+async def test_a_session_that_is_continued_after_a_kill_of_the_runner_counts_no_cost_twice(office: Office) -> None:
+    provider = f"acp:{sys.executable} {acp_agent.__file__} 'counts by session' {office.folder / 'acp'}"
+    kept = office.folder / "swarm" / "runners" / office.name / "sessions.json"
+
+    async def started() -> Process:
+        command = ("swarm.cli.main", "run", office.name, "--provider", provider, "--env", "RUNNER_MARK")
+        runner = office.stage.processes.fork("run", *command, env=environment(office))
+        await runner.says("works with")
+        return runner
+
+    async def spent() -> float:
+        (session,) = json.loads(kept.read_text()).values()
+        return session["cost_dollars"] or 0.0
+
+    runner = await started()
+    await office.online()
+    ts, task_id = await office.delegate()
+    await office.ended(task_id, "completed")
+    await wait_until(spent, lambda dollars: dollars == 0.25, what="the cost is kept")
+    runner.send(signal.SIGKILL)
+    await runner.exit_code(15)
+    await office.gone()
+    runner = await started()
+    await office.twin.say(f"swarm#{office.name} and now?", thread=ts)
+    await office.says(ts, "Turn 2.", "$0.25")
+    await wait_until(spent, lambda dollars: dollars == 0.5, what="the cost is kept")
+    assert [(run["cost_microdollars"], run["input_tokens"]) for run in await runs(office)] == [(250_000, 10)] * 2
+    runner.send(signal.SIGTERM)
+    assert await runner.exit_code(15) == 0
+    await office.gone()
 
 
 @pytest.mark.long
