@@ -102,7 +102,10 @@ async def test_a_run_stops_when_people_reject_more_and_the_thread_is_told_why(of
 
 @pytest.mark.long
 async def test_a_budget_that_is_used_up_asks_before_the_cli_starts(office: Office) -> None:
-    settings = {"budgets": {"agents": {office.name: {"agent": {"tokens": 10}}}}}
+    settings = {
+        "budgets": {"agents": {office.name: {"agent": {"tokens": 10}}}},
+        "decisions": [{"agent": office.name, "tool": "budget-agent", "requester": True}],
+    }
     (office.stage.processes.folder / "swarm.yaml").write_text(json.dumps(settings))
     await office.stage.visitor(office.http).post("/reload")
     door = Spender(0.5, tokens=25)

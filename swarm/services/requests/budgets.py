@@ -21,7 +21,15 @@ from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.budgets import Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.leases import LeaseEnd
-from swarm.domain.model.requests import OPERATOR, Asker, HumanRequest, NewRequest, RequestStatus
+from swarm.domain.model.requests import (
+    BY_REQUESTER,
+    OPERATOR,
+    Asker,
+    DecisionPolicy,
+    HumanRequest,
+    NewRequest,
+    RequestStatus,
+)
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import person_text
 from swarm.services.requests.asking import ask, waiting_of
@@ -136,17 +144,20 @@ def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy
     agent = agents.names(tx).get(run.agent_id, "")
     channel = thread.channel if thread else None
     key = f"budget:{run.id}:{budget.scope}:{budget.unit}:{budget.next_limit}"
-    policy = operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope))
-    return ask(tx, replace(_question(budget), key=key, policy=policy), waiting_of(run, Asker.LIVE))
+    question = _question(budget)
+    policy = operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope), question.policy)
+    return ask(tx, replace(question, key=key, policy=policy), waiting_of(run, Asker.LIVE))
 
 
 def _question(budget: UsedBudget) -> NewRequest:
+    """Returns the question about a budget. A shared one is the operator's: one person does not spend for everybody."""
     wanted = BudgetRaise(scope=budget.scope, unit=budget.unit, subject=budget.subject, limit=budget.next_limit)
     return NewRequest(
         key="",
         title=budget.sentence,
         prompt=f"Approve to go on, up to {budget.shown(wanted.limit)}. Reject to stop the work.",
         budget=wanted,
+        policy=DecisionPolicy() if budget.scope.is_shared else BY_REQUESTER,
     )
 
 

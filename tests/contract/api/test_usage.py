@@ -249,6 +249,23 @@ async def test_the_operators_rules_say_who_may_raise_a_budget(doors: Doors, lea:
     assert (seen["day"]["requester"], seen["day"]["users"]) == (False, ["U0BOSS"])
 
 
+async def test_a_person_raises_the_budgets_of_the_own_work_and_the_operator_those_of_everybody(
+    doors: Doors, lea: Visitor
+) -> None:
+    spent = Budget(tokens=10)
+    limit(doors, run=spent, thread=spent, agent=spent, day=spent)
+    _, run_id = await streamed(doors, lea)
+    refused = {}
+    for one in await report(lea, run_id, input_tokens=10):
+        asked = await lea.post(f"/runs/{run_id}/budget", {"scope": one["scope"], "unit": "tokens"})
+        request = await lea.get(f"/requests/{asked['request_id']}")
+        wish = {"decision": "approve", "as": request["requester"]["id"]}
+        answer = await doors.operator.ask("POST", f"/requests/{request['id']}/decide", json=wish)
+        refused[one["scope"]] = answer.status_code == 403
+    assert refused == {"run": False, "thread": False, "agent": True, "day": True}
+    assert [one["scope"] for one in await report(lea, run_id)] == ["agent", "day"]
+
+
 async def test_a_rejected_budget_stops_the_answer_and_the_thread_is_told_which(doors: Doors, lea: Visitor) -> None:
     limit(doors, run=Budget(tokens=10))
     trigger, run_id = await streamed(doors, lea)
