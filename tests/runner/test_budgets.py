@@ -101,6 +101,34 @@ async def test_a_run_stops_when_people_reject_more_and_the_thread_is_told_why(of
 
 
 @pytest.mark.long
+async def test_a_rejected_budget_ends_work_on_a_message_that_is_not_streamed(office: Office) -> None:
+    await budgets(office, tokens=10)
+    agent = office.stage.visitor(office.http, office.token)
+    await agent.poll(wait_seconds=0)  # the worker is here
+    ts = await office.twin.say(f"swarm#{office.name} hello")
+    (trigger,) = await agent.poll(wait_seconds=20, hold="true")
+    token, about = trigger["lease"]["token"], trigger["inbox_messages"][0]["id"]
+    headers = {"X-Swarm-Lease": token}
+    run_id = (await agent.ask("POST", "/runs", json={"inbox_message_id": about}, headers=headers)).json()["id"]
+    await agent.post(f"/runs/{run_id}/usage", {"input_tokens": 12})
+    asked = await agent.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    await card(office, ts, "The budget of this run is used up: 12 of 10 tokens", "reject")
+    decided = await agent.get(f"/requests/{asked['request_id']}?wait_seconds=20")
+    assert decided["status"] == "rejected"
+    assert (await agent.post("/leases/renew", {"tokens": [token]}))["lost"] == [token]
+    refused = await agent.tool("slack-reply", token, inbox_message_id=about, message="And more.")
+    assert "People have stopped the work on this inbox message." in str(refused.content)
+    await office.says(ts, "The work was stopped because the budget of this run is used up", "did not approve more")
+
+    async def marks() -> set[str]:
+        return {reaction["name"] for reaction in (await office.twin.messages(thread_ts=ts))[0]["reactions"]}
+
+    await wait_until(marks, lambda found: "octagonal_sign" in found, what="the message shows that it was stopped")
+    calls = (await office.twin.ask("GET", "calls"))["calls"]
+    assert not any("And more." in json.dumps(call) for call in calls)
+
+
+@pytest.mark.long
 async def test_a_budget_that_is_used_up_asks_before_the_cli_starts(office: Office) -> None:
     settings = {
         "budgets": {"agents": {office.name: {"agent": {"tokens": 10}}}},

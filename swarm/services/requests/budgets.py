@@ -5,7 +5,8 @@ question, so an approval is always about the budget that the card names. Guarant
 transaction that stores the decision, once, to the amount on the card; several approvals of the same amount raise it
 once. What several runs use at the same moment may exceed a budget by what is under way.
 
-Lock order: the thread, the lease, the run, then the request.
+Lock order: the thread, the lease, the run, then the request. A rejection locks the lease after the request, which the
+thread's lock allows.
 """
 
 from __future__ import annotations
