@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from swarm.app import home
 from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.cli.terminal import Terminal
-from swarm.config import Settings, load
+from swarm.config import Settings, load, load_part
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.characters import for_terminal
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:  # loaded late, since `swarm logs` does without
 
 _err = Terminal(stderr=True)
 _FOLLOW_SECONDS: Final = 50
+
+_SETTINGS: Final = (("home",), ("http", "host"), ("http", "port"), ("http", "url"), ("log", "level"))
+"""The settings that a runner reads: where the coordinator's home folder and address are, if it is on this machine."""
 
 _Flag = Annotated[bool, Parameter(negative=())]
 _Several = Annotated[tuple[str, ...], Parameter(negative=())]
@@ -141,15 +144,25 @@ def _wanted(
 
 
 def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
-    """Loads the settings and the keys, begins the log, and hides all secrets from texts and the log."""
+    """Loads the settings and the keys, begins the log, and hides all secrets from texts and the log.
+
+    Only a few settings are read: a runner needs no others, and may start in a folder whose settings are for something
+    else, or not finished.
+    """
+    import structlog
+
     from swarm.domain.text import secrets
     from swarm.runner.home import Keys
     from swarm.telemetry import log
 
-    settings = load()
+    settings, problem = load_part(_SETTINGS)
     keys = Keys.found(os.environ, settings.home.expanduser() / "operator.token")
     secrets.hide([os.environ[one] for one in env] + keys.all)
     log.configure(settings.log.level)
+    if problem:
+        structlog.get_logger(__name__).warning(
+            "The settings file does not count.", action="runner_settings", error=problem
+        )
     return settings, keys
 
 

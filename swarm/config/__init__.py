@@ -16,6 +16,7 @@ from swarm.config.reading import (
     BadSettings,
     Reading,
     load,
+    load_part,
     read,
     read_variables,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "describe",
     "differences",
     "load",
+    "load_part",
     "read",
     "read_variables",
     "secret_problem",

@@ -203,12 +203,14 @@ class _BudgetsOfAgent(Section):
 
 
 class BudgetSettings(Section):
-    """How much runs may use of models before people are asked."""
+    """How much runs of all agents may use of models before people are asked. ``limits`` end a run, and ask nobody."""
 
-    run: _LimitsOfBudget = _LimitsOfBudget()
-    thread: _LimitsOfBudget = _LimitsOfBudget()
-    agent: _LimitsOfBudget = _LimitsOfBudget()
-    day: _LimitsOfBudget = _LimitsOfBudget()
+    run: _LimitsOfBudget = Field(_LimitsOfBudget(), description="one run")
+    thread: _LimitsOfBudget = Field(
+        _LimitsOfBudget(), description="all runs in one thread, for good; limits.thread is for one day, and asks nobody"
+    )
+    agent: _LimitsOfBudget = Field(_LimitsOfBudget(), description="each agent's runs in one day; the operator decides")
+    day: _LimitsOfBudget = Field(_LimitsOfBudget(), description="all runs in one day; the operator decides")
     agents: Mapping[str, _BudgetsOfAgent] = Field(default_factory=dict, description="by the agent's name")
     show_usage: bool = Field(True, description="show tokens and cost below answers, where they are known")
 

@@ -77,7 +77,10 @@ class ToolLimitSettings(Section):
 
 
 class ThreadLimitSettings(Section):
-    """The limits for all answers of built-in agents in one thread, or other conversation, on one day (UTC)."""
+    """The limits for all answers of built-in agents in one thread, or other conversation, on one day (UTC).
+
+    A limit ends the run, and nobody is asked; ``budgets.thread`` asks people, and counts all agents for good.
+    """
 
     requests: int | None = Field(None, ge=1, description="maximum number of calls of the model")
     tokens: int | None = Field(None, ge=1, description="maximum number of tokens, read and written")

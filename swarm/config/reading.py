@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -168,6 +168,39 @@ def read(
     )
 
 
+def load_part(
+    keys: Collection[tuple[str, ...]],
+    environment: Mapping[str, str] | None = None,
+    *,
+    folder: Path | None = None,
+    user_home: Path | None = None,
+) -> tuple[Settings, str]:
+    """Returns settings of which only ``keys`` are read, and why the settings file does not count; empty if it does.
+
+    For programs that need a few settings of a coordinator, and may start in a folder whose settings file is for
+    something else, or not finished. All other settings have their defaults. Raises ConfigurationError for a bad value
+    of one of ``keys``, and for a file named by SWARM_CONFIG that does not exist.
+    """
+    folder = folder or Path.cwd()
+    variables = _merged(_sources(environment, folder, user_home or Path.home()))
+    file, problem = settings_file(folder, variables), ""
+    try:
+        document = _document(file)
+    except ConfigurationError as error:
+        document, problem = {}, error.message
+    values: dict[str, Any] = {}
+    for path in keys:
+        found: object = document
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        if found is not None:
+            _put(values, path, _filled_in(found, variables, ".".join(path), file))
+    for name, path in reversed([*VARIABLES.items()]):
+        if path in keys and variables.get(name):
+            _put(values, path, variables[name])
+    return checked_settings(values, folder, variables), problem
+
+
 def _translated(variables: Mapping[str, str], folder: Path, values: Mapping[str, Any]) -> Translation:
     """Returns the settings from the configuration and the variables of CAIPE's bot."""
     if not caipe_variables.READ & variables.keys():
@@ -258,6 +291,11 @@ def settings_file(folder: Path, variables: Mapping[str, str]) -> Path:
 
 
 def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
+    return {str(key): _filled_in(value, variables, str(key), path) for key, value in _document(path).items()}
+
+
+def _document(path: Path) -> dict[object, object]:
+    """Returns the mapping in a settings file, without the values of variables; empty if there is no file."""
     if not path.exists():
         return {}
     try:
@@ -268,7 +306,7 @@ def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
         return {}
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path}: a mapping of settings is expected, not {type(document).__name__}")
-    return {str(key): _filled_in(value, variables, str(key), path) for key, value in document.items()}
+    return document
 
 
 def _text_of(path: Path) -> str:
@@ -293,7 +331,7 @@ def _filled_in(value: object, variables: Mapping[str, str], key: str, path: Path
     return PLACEHOLDER.sub(lambda found: variables[found.group(1)], value)
 
 
-def _put(values: dict[str, Any], path: tuple[str, ...], value: str) -> None:
+def _put(values: dict[str, Any], path: tuple[str, ...], value: object) -> None:
     *parents, last = path
     for parent in parents:
         section = values.setdefault(parent, {})

@@ -7,9 +7,9 @@ begins, and a sentence in the thread says so. No process of the CLI is left when
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ NEW_SESSION: Final = (
 )
 CANCEL_SECONDS: Final = 2.0  # how long a turn may take to end after it was cancelled, and a last call
 _START_SECONDS: Final = 180.0
+_SPENT: Final = ("input_tokens", "output_tokens", "cost_dollars")
 
 _log = structlog.get_logger(__name__)
 
@@ -79,6 +80,7 @@ class Conversation:
         self._asking = BackgroundTasks()
         self._watch = SilenceWatch(self._settings.silence_seconds, self._settings.silence_limit_seconds, output.step)
         self._session: CliSession | None = None
+        self._spent_before = UsageReported()  # in the session that is continued, by earlier runs
         self._turn: asyncio.Task[TurnEnded] | None = None
         self._cut_off_by = ""  # why the CLI was ended in the middle of a turn
 
@@ -87,6 +89,7 @@ class Conversation:
         """Has the CLI running. Raises StartFailed. After an orderly end the CLI has a moment to exit."""
         session = self._session = await self._start()
         self._keep(session, turns=0)
+        self._output.on_reported = self._keep_spent
         grace_seconds = 0.0
         try:
             yield
@@ -99,12 +102,14 @@ class Conversation:
         """Starts the CLI with the session of the thread, or a new one. A failed start is repeated once."""
         kept = self._context.sessions.get(self._key, self._settings.provider)
         resume = kept.session_id if kept and kept.workdir == str(self._workdir.path) else None
+        self._spent_before = kept.spent if kept and resume else UsageReported()
         wanted = SessionWanted(
             cwd=self._workdir.path,
             environment=self._settings.environment,
             mcp=self._context.coordinator.mcp(self._lease_token),
             system_prompt=self._settings.system_prompt,
             resume=resume,
+            spent=self._spent_before,
             wrap=self.wrap,
             cost_limit_dollars=self._settings.cost_limit_dollars,
         )
@@ -114,7 +119,8 @@ class Conversation:
             _log.warning("A session is missing.", action="runner_session_missing", session=resume, error=error.message)
             self.preface = NEW_SESSION if self._output.run_id else ""
             self._output.text(self.preface)
-            return await self._started(replace(wanted, resume=None))
+            self._spent_before = UsageReported()
+            return await self._started(replace(wanted, resume=None, spent=self._spent_before))
 
     async def _resumed(self, wanted: SessionWanted) -> CliSession:
         """Raises SessionMissing if the CLI has begun another session than the one to resume."""
@@ -206,15 +212,22 @@ class Conversation:
         if not await self._asks.permission(session, asked):
             self.refused_tools.add(asked.tool)
 
-    def _keep(self, session: CliSession, *, turns: int) -> None:
+    def _keep(self, session: CliSession, *, turns: int, **spent: Any) -> None:
         before = self._context.sessions.get(self._key, self._settings.provider)
-        kept = KeptSession(
-            provider=self._settings.provider,
-            workdir=str(self._workdir.path),
-            session_id=session.id,
-            turns=turns + (before.turns if before and before.session_id == session.id else 0),
-        )
+        if before is None or before.session_id != session.id:
+            before = KeptSession(provider=self._settings.provider, workdir="", session_id=session.id)
+        kept = replace(before, workdir=str(self._workdir.path), turns=before.turns + turns, **spent)
         self._context.sessions.keep(self._key, kept)
+
+    def _keep_spent(self, told: Mapping[str, Any]) -> None:
+        """Keeps what the session has used by now, as far as the coordinator knows it.
+
+        What it does not know because the runner was killed counts for the next run of the session.
+        """
+        before = asdict(self._spent_before)
+        spent = {name: (before[name] or 0) + told[name] for name in _SPENT if told.get(name) is not None}
+        if self._session and spent:
+            self._keep(self._session, turns=0, **spent)
 
     @property
     def wrap(self) -> tuple[str, ...]:

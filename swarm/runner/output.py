@@ -66,6 +66,7 @@ class RunOutput:
         self.run_id: str | None = None  # of the log and the usage
         self.is_streamed = False  # people see the text as it comes
         self.shown = ""  # the text so far, as people see it
+        self.on_reported: Callable[[Mapping[str, Any]], object] = lambda _: None  # the usage that the coordinator has
         self._coordinator = coordinator
         self._lease_token = lease_token
         self._about = dict(about)
@@ -253,10 +254,12 @@ class RunOutput:
             return []
         self._has_new_usage, self._usage_at = False, asyncio.get_running_loop().time()
         try:
-            return await repeated(lambda: self._coordinator.usage(run_id, told))
+            exceeded = await repeated(lambda: self._coordinator.usage(run_id, told))
         except Refused as error:
             _log.info("The usage was not recorded.", action="runner_no_usage", run=run_id, error=error.message)
             return []
+        self.on_reported(told)
+        return exceeded
 
 
 def _title(text: str) -> str:

@@ -75,7 +75,10 @@ class QuestionAsked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageReported:
-    """The usage of the session so far, as the CLI reports it. None: not reported."""
+    """The usage of a session since it was opened or resumed, as the CLI reports it. None: not reported.
+
+    A door counts the turns together, and leaves out what earlier runs of a resumed session have used.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -130,6 +133,7 @@ class SessionWanted:
     system_prompt: str
     resume: str | None = None  # the session's id; None: a new session
     wrap: tuple[str, ...] = ()  # the sandbox's command up to its "--"; the CLI's command is appended
+    spent: UsageReported = UsageReported()  # what earlier runs of the session to resume have used
     cost_limit_dollars: float | None = None  # for CLIs that limit the cost themselves
 
 

@@ -19,6 +19,8 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from swarm.runner.port import UsageReported
+
 _FILE: Final = "sessions.json"
 _KEPT: Final = 2_000  # sessions; the oldest are dropped
 
@@ -34,6 +36,16 @@ class KeptSession:
     session_id: str | None = None  # None: the CLI cannot resume
     turns: int = 0
     at: int = 0
+    input_tokens: int | None = None  # what all runs of the session have reported to the coordinator; None: unknown
+    output_tokens: int | None = None
+    cost_dollars: float | None = None
+
+    @property
+    def spent(self) -> UsageReported:
+        """What all runs of the session have reported to the coordinator."""
+        return UsageReported(
+            input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost_dollars=self.cost_dollars
+        )
 
 
 class Sessions:

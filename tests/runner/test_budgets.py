@@ -16,6 +16,7 @@ from tests.runner.conftest import Office
 from tests.runner.doors import acp_agent
 from tests.runner.scripted import ScriptedDoor, ScriptedSession
 from tests.runner.test_command import environment
+from tests.support.processes import Process
 from tests.support.stage import OPERATOR_TOKEN
 from tests.support.waiting import wait_until
 
@@ -100,8 +101,39 @@ async def test_a_run_stops_when_people_reject_more_and_the_thread_is_told_why(of
 
 
 @pytest.mark.long
+async def test_a_rejected_budget_ends_work_on_a_message_that_is_not_streamed(office: Office) -> None:
+    await budgets(office, tokens=10)
+    agent = office.stage.visitor(office.http, office.token)
+    await agent.poll(wait_seconds=0)  # the worker is here
+    ts = await office.twin.say(f"swarm#{office.name} hello")
+    (trigger,) = await agent.poll(wait_seconds=20, hold="true")
+    token, about = trigger["lease"]["token"], trigger["inbox_messages"][0]["id"]
+    headers = {"X-Swarm-Lease": token}
+    run_id = (await agent.ask("POST", "/runs", json={"inbox_message_id": about}, headers=headers)).json()["id"]
+    await agent.post(f"/runs/{run_id}/usage", {"input_tokens": 12})
+    asked = await agent.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    await card(office, ts, "The budget of this run is used up: 12 of 10 tokens", "reject")
+    decided = await agent.get(f"/requests/{asked['request_id']}?wait_seconds=20")
+    assert decided["status"] == "rejected"
+    assert (await agent.post("/leases/renew", {"tokens": [token]}))["lost"] == [token]
+    refused = await agent.tool("slack-reply", token, inbox_message_id=about, message="And more.")
+    assert "People have stopped the work on this inbox message." in str(refused.content)
+    await office.says(ts, "The work was stopped because the budget of this run is used up", "did not approve more")
+
+    async def marks() -> set[str]:
+        return {reaction["name"] for reaction in (await office.twin.messages(thread_ts=ts))[0]["reactions"]}
+
+    await wait_until(marks, lambda found: "octagonal_sign" in found, what="the message shows that it was stopped")
+    calls = (await office.twin.ask("GET", "calls"))["calls"]
+    assert not any("And more." in json.dumps(call) for call in calls)
+
+
+@pytest.mark.long
 async def test_a_budget_that_is_used_up_asks_before_the_cli_starts(office: Office) -> None:
-    settings = {"budgets": {"agents": {office.name: {"agent": {"tokens": 10}}}}}
+    settings = {
+        "budgets": {"agents": {office.name: {"agent": {"tokens": 10}}}},
+        "decisions": [{"agent": office.name, "tool": "budget-agent", "requester": True}],
+    }
     (office.stage.processes.folder / "swarm.yaml").write_text(json.dumps(settings))
     await office.stage.visitor(office.http).post("/reload")
     door = Spender(0.5, tokens=25)
@@ -140,6 +172,39 @@ async def test_a_cli_that_does_not_stop_is_ended_and_spends_no_more(office: Offi
     await office.ended(task_id, "dead")
     await office.says(ts, "it was stopped, because the budget of this run is used up: $2.00 of $1.00")
     await office.idle()
+
+
+@pytest.mark.long
+async def test_a_session_that_is_continued_after_a_kill_of_the_runner_counts_no_cost_twice(office: Office) -> None:
+    provider = f"acp:{sys.executable} {acp_agent.__file__} 'counts by session' {office.folder / 'acp'}"
+    kept = office.folder / "swarm" / "runners" / office.name / "sessions.json"
+
+    async def started() -> Process:
+        command = ("swarm.cli.main", "run", office.name, "--provider", provider, "--env", "RUNNER_MARK")
+        runner = office.stage.processes.fork("run", *command, env=environment(office))
+        await runner.says("works with")
+        return runner
+
+    async def spent() -> float:
+        (session,) = json.loads(kept.read_text()).values()
+        return session["cost_dollars"] or 0.0
+
+    runner = await started()
+    await office.online()
+    ts, task_id = await office.delegate()
+    await office.ended(task_id, "completed")
+    await wait_until(spent, lambda dollars: dollars == 0.25, what="the cost is kept")
+    runner.send(signal.SIGKILL)
+    await runner.exit_code(15)
+    await office.gone()
+    runner = await started()
+    await office.twin.say(f"swarm#{office.name} and now?", thread=ts)
+    await office.says(ts, "Turn 2.", "$0.25")
+    await wait_until(spent, lambda dollars: dollars == 0.5, what="the cost is kept")
+    assert [(run["cost_microdollars"], run["input_tokens"]) for run in await runs(office)] == [(250_000, 10)] * 2
+    runner.send(signal.SIGTERM)
+    assert await runner.exit_code(15) == 0
+    await office.gone()
 
 
 @pytest.mark.long

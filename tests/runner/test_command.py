@@ -97,6 +97,19 @@ async def test_a_programs_path_is_relative_to_the_folder_of_the_start(office: Of
 
 @pytest.mark.long
 @pytest.mark.req("RUN-01")
+@pytest.mark.parametrize("yaml", ["agents: {builtin: {lea: {kind: assistant}}}", "agents: {builtin: {lea"])
+async def test_a_runner_starts_beside_settings_that_are_not_finished(office: Office, yaml: str) -> None:
+    file = office.stage.processes.folder / "unfinished.yaml"
+    file.write_text(yaml)
+    runner = started(office, "normal", SWARM_CONFIG=str(file))
+    await runner.says("works with")
+    assert ("runner_settings" in runner.output) == (not yaml.endswith("}"))
+    _, task_id = await office.delegate()
+    await office.ended(task_id, "completed")
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-01")
 async def test_a_second_runner_of_a_name_is_refused_on_the_same_machine(office: Office) -> None:
     first = started(office, "normal")
     await first.says("works with")

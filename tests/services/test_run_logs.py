@@ -11,10 +11,16 @@ from swarm.clock import ManualClock
 from swarm.domain.errors import TooLarge
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.runs import RunStep
 from swarm.domain.operating_policy import OperatingPolicy, Retention
 from swarm.services.inbox.run_logs import RunLogs
 from swarm.services.rules.idempotency import Caller
+from swarm.services.runs.stream import _open
+from swarm.services.runs.stream_state import StillShown, Wanted
+from swarm.services.use_cases import Services
 from swarm.store.bridge.database import Database
+from swarm.store.runs import runs
+from tests.services.test_feedback import thumb
 from tests.services.test_retention import DAY
 from tests.support.scan import places_of
 from tests.support.tasks import hand, work_of
@@ -72,6 +78,89 @@ async def test_two_calls_at_the_same_moment_start_one_run(world: World, database
         ]
         assert len(set(await asyncio.gather(*calls))) == 1
     assert len(await world.rows("SELECT id FROM runs")) == 1
+
+
+@pytest.mark.both_engines
+async def test_a_run_that_is_reported_and_streamed_at_the_same_moment_is_one(
+    world: World, database_url: str, clock: ManualClock
+) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead, hold=True)
+    about, caller = trigger.inbox_messages[0].id, holding(trigger, lead)
+
+    async def opened(services: Services) -> str:
+        return (await services.streams.open(caller, inbox_message_id=about))["turn_id"]
+
+    async with Database(database_url, clock=clock) as other_database:
+        both = (world.services, World(other_database, clock).services)
+        calls = [services.run_logs.start(caller, inbox_message_id=about) for services in both * 3]
+        ids = await asyncio.gather(*calls, *(opened(services) for services in both * 3))
+    assert len(set(ids)) == 1
+    assert [row["status"] for row in await world.rows("SELECT status FROM runs")] == ["running"]
+
+
+@pytest.mark.req("RUN-06")
+async def test_usage_log_and_opinions_of_one_lease_belong_to_one_run(world: World) -> None:
+    lead = await world.lead()
+    run_id = await run_of_message(world, lead)
+    (message,) = await world.rows("SELECT id, lease_token FROM inbox_messages")
+    caller = Caller(agent=lead, lease_token=message["lease_token"])
+    await world.services.run_logs.append(lead, run_id, 0, b"before\n")
+    opened = await world.services.streams.open(caller, inbox_message_id=message["id"], text="Hello.")
+    await world.services.run_logs.append(lead, opened["turn_id"], 7, b"after\n")
+    await world.services.streams.close(caller, run_id)
+    assert await world.services.run_logs.start(caller, inbox_message_id=message["id"]) == run_id == opened["turn_id"]
+    assert await logged(world, run_id) == "before\nafter\n"
+    (run,) = await world.rows("SELECT id, status, ended_at FROM runs")
+    assert (run["status"], run["ended_at"]) == ("running", None)  # until the stream is closed in Slack
+    changes = await world.rows("SELECT change FROM history WHERE change LIKE 'turn.%' ORDER BY at")
+    assert [row["change"] for row in changes] == ["turn.start", "turn.stream"]
+
+
+async def test_a_reply_that_is_not_streamed_is_rated_as_the_run_of_its_lease(world: World) -> None:
+    lead = await world.lead()
+    run_id = await run_of_message(world, lead)
+    (message,) = await world.rows("SELECT id, lease_token FROM inbox_messages")
+    caller = Caller(agent=lead, lease_token=message["lease_token"])
+    await world.services.replies.reply(caller, message["id"], "Hello.")
+    await world.send()
+    (posted,) = [said.place for said in world.slack.landed if said.place]
+    assert posted.run_id == run_id
+    await thumb(world, run_id, up=True, key="k1")
+    (opinion,) = await world.rows("SELECT answer_id, run_id FROM feedback")
+    assert (opinion["answer_id"], opinion["run_id"]) == (run_id, run_id)
+
+
+async def test_a_second_stream_under_a_lease_is_a_run_of_its_own(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    await world.says(f"{BOT} hello")
+    await hand(world, lead, await world.only(lead, hold=True), worker)
+    work = await work_of(world, worker)
+    caller, task_id = holding(work, worker), work.id
+    first = (await world.services.streams.open(caller, task_id=task_id))["turn_id"]
+    await world.services.streams.close(caller, first, "The first part.")
+    await world.database.write(runs.end, first, RunStep.ANSWER)
+    second = (await world.services.streams.open(caller, task_id=task_id))["turn_id"]
+    assert second != first
+    assert await world.services.run_logs.start(caller, task_id=task_id) == second
+
+
+async def test_a_reported_run_streams_only_after_the_earlier_stream_of_its_work_has_ended(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    earlier = await world.only(lead, hold=True)
+    about = earlier.inbox_messages[0].id
+    await world.services.streams.open(holding(earlier, lead), inbox_message_id=about)
+    await world.services.work.release(lead, [earlier.lease_token])
+    later = holding(await world.only(lead, hold=True), lead)
+    run_id = await world.services.run_logs.start(later, inbox_message_id=about)
+    wanted = Wanted(inbox_message_id=about, task_id=None)
+    with pytest.raises(StillShown):
+        await world.database.write(_open, later, wanted, "")
+    (before,) = await world.rows("SELECT id FROM runs WHERE status = 'running'")
+    await world.database.write(runs.end, before["id"], RunStep.ABANDON)
+    assert (await world.database.write(_open, later, wanted, ""))["turn_id"] == run_id
 
 
 @pytest.mark.req("SEC-06")

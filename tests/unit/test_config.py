@@ -11,7 +11,7 @@ import pytest
 
 from swarm import clock
 from swarm.app import process, settings_mapping
-from swarm.config import Settings, differences, load, secrets
+from swarm.config import Settings, differences, load, load_part, secrets
 from swarm.domain.answers.agents import (
     ClientCredentials,
     Dialect,
@@ -371,6 +371,45 @@ def test_a_variable_names_another_file_than_swarm_yaml(tmp_path: Path, read: Rea
 def test_a_settings_file_that_is_named_and_missing_stops_the_start(read: Read) -> None:
     with pytest.raises(ConfigurationError, match=r"SWARM_CONFIG is missing\.yaml: there is no such file"):
         read(SWARM_CONFIG="missing.yaml")
+
+
+# A part of the settings
+
+PART = (("home",), ("http", "port"), ("log", "level"))
+
+
+def part(folder: Path, yaml: str, **environment: str) -> tuple[Settings, str]:
+    """The settings of ``PART`` and why the file does not count."""
+    (folder / "swarm.yaml").write_text(yaml, encoding="utf-8")
+    return load_part(PART, environment, folder=folder, user_home=folder / "nobody")
+
+
+@pytest.mark.req("RUN-01")
+def test_a_part_of_the_settings_is_read_whatever_the_rest_says(tmp_path: Path) -> None:
+    rest = "agents: {builtin: {lea: {kind: assistant}}}\nmodel: {name: '${UNSET}'}\nno_setting: 1\n"
+    settings, problem = part(tmp_path, f"{rest}http: {{port: 81, allowed_hosts: 7}}\nlog: {{level: debug}}", PORT="82")
+    assert (settings.http.port, settings.log.level, problem) == (82, "debug", "")
+    assert (settings.agents, settings.model) == (Settings().agents, Settings().model)
+    assert part(tmp_path, rest, SWARM_HOME="elsewhere", SWARM_NO_SETTING="1")[0].home == Path("elsewhere")
+
+
+@pytest.mark.req("RUN-01")
+@pytest.mark.parametrize("yaml", ["http: {port: 81", "- a list", "http: {port: 81}\n\t- x"])
+def test_a_file_that_cannot_be_read_does_not_count_for_a_part_and_is_told(tmp_path: Path, yaml: str) -> None:
+    settings, problem = part(tmp_path, yaml)
+    assert settings == Settings()
+    assert "swarm.yaml" in problem
+
+
+@pytest.mark.req("RUN-01")
+@pytest.mark.parametrize(
+    ("yaml", "words"), [("http: {port: far}", r"http\.port \(PORT\) is 'far'"), ("home: ${UNSET}", "refers to")]
+)
+def test_a_mistake_in_the_part_itself_is_named(tmp_path: Path, yaml: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        part(tmp_path, yaml)
+    with pytest.raises(ConfigurationError, match="no such file"):
+        part(tmp_path, "", SWARM_CONFIG="missing.yaml")
 
 
 # What is secret, and what differs

@@ -29,6 +29,11 @@ class BudgetScope(StrEnum):
     AGENT = "agent"  # an agent's runs in a day
     DAY = "day"  # all runs in a day
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the budget is shared by everybody, and not only by the people of one run or thread."""
+        return self in (BudgetScope.AGENT, BudgetScope.DAY)
+
 
 class BudgetUnit(StrEnum):
     """The unit of a budget's limit."""

@@ -33,6 +33,7 @@ class RunStatus(StrEnum):
         running | closing → abandoned           abandon
         waiting → answered                      resume
         waiting → superseded                    supersede
+        answered → running                      stream
     """
 
     RUNNING = "running"
@@ -56,6 +57,7 @@ class RunStep(StrEnum):
     ABANDON = "abandon"
     RESUME = "resume"  # people have decided, and another run continues
     SUPERSEDE = "supersede"
+    STREAM = "stream"  # a polling agent streams the answer of a run that was not shown so far
 
 
 _T = RunStatus
@@ -80,6 +82,7 @@ RUN_TRANSITIONS: Final = {
     RunStep.ABANDON: step(_T.RUNNING, _T.CLOSING, to=_T.ABANDONED),
     RunStep.RESUME: step(_T.WAITING, to=_T.ANSWERED),
     RunStep.SUPERSEDE: step(_T.WAITING, to=_T.SUPERSEDED),
+    RunStep.STREAM: step(_T.ANSWERED, to=_T.RUNNING),
 }
 
 

@@ -77,7 +77,7 @@ class AcpDoor:
         """Starts the agent, and a new session or the one to resume. Raises StartFailed and SessionMissing."""
         asking = _ASKING.get(Path(self._words[0]).name, {})
         wanted = replace(wanted, environment={**asking, **wanted.environment})
-        session = _AcpSession(await LineProcess.start(self._words, wanted), wanted)
+        session = _AcpSession(await LineProcess.start(self._words, wanted), wanted, Path(self._words[0]).name)
         try:
             await session.start()
         except (SessionMissing, StartFailed):
@@ -127,12 +127,12 @@ class _Messages:
 class _AcpSession:
     """An open session of an agent."""
 
-    def __init__(self, process: LineProcess, wanted: SessionWanted) -> None:
+    def __init__(self, process: LineProcess, wanted: SessionWanted, program: str) -> None:
         self.id: str | None = None
         self.process = process
-        self._wanted = wanted
+        self._wanted, self._program = wanted, program
         self._connection = Connection(self._handle, _Messages(process, self._update))
-        self._updates = TurnUpdates()
+        self._updates = TurnUpdates()  # of the agent that it says to be, see `start`
         self._replayed = 0
         self._preface = wanted.system_prompt
         self._capabilities: Mapping[str, Any] = {}
@@ -156,6 +156,8 @@ class _AcpSession:
         )
         if answer.get("protocolVersion") != PROTOCOL_VERSION:
             raise StartFailed(f"The agent speaks version {answer.get('protocolVersion')} of ACP, not 1.")
+        named = text_of(object_of(answer.get("agentInfo")).get("name"))
+        self._updates = TurnUpdates(self._wanted.spent, f"{self._program} {named}")
         self._capabilities = object_of(answer.get("agentCapabilities"))
         self._methods = [one for one in answer.get("authMethods") or () if isinstance(one, dict)]
         opening = {"cwd": str(self._wanted.cwd), "mcpServers": await self._mcp_servers()}

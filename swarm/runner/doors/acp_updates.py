@@ -14,8 +14,10 @@ _STATES: Final = {
     "completed": ToolState.COMPLETE,
     "failed": ToolState.ERROR,
 }
+_LEAST_DOLLARS: Final = 1e-6  # less is an error of rounding
 _MOST_CALLS: Final = 500
 _TITLE_CHARACTERS: Final = 500
+_NOTHING_SPENT: Final = UsageReported()
 
 
 def object_of(value: object) -> Mapping[str, Any]:
@@ -28,14 +30,56 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+class _Counter:
+    """Counts what a growing figure grows by, from the figure ``last`` on. A figure that falls has begun anew at 0."""
+
+    def __init__(self, last: float | None = None) -> None:
+        self.total: float | None = None
+        self._last = last or 0
+
+    def count(self, figure: float, *, is_growing: bool = True) -> None:
+        """Counts the next figure. One that is not growing is for the last turn only, and is added."""
+        has_begun_anew = not is_growing or figure < self._last - _LEAST_DOLLARS
+        self.total = (self.total or 0) + max(0, figure if has_begun_anew else figure - self._last)
+        self._last = figure
+
+
+class SessionUsage:
+    """The usage of a session since it was opened or resumed.
+
+    The cost that ACP reports is that of the whole session, also of its earlier processes (opencode), or of the process
+    (claude's adapter). The tokens at the end of a turn are those of the turn; the protocol can also be read in such a
+    way that they are those of the session, and Copilot reports these.
+    """
+
+    def __init__(self, spent: UsageReported, agent: str) -> None:
+        """``spent`` is what earlier runs of the session have used; ``agent`` is the agent's name or program."""
+        self._grows = "copilot" in agent.lower()
+        self._input = _Counter(spent.input_tokens)
+        self._output = _Counter(spent.output_tokens)
+        self._cost = _Counter(None if "claude" in agent.lower() else spent.cost_dollars)
+
+    def cost(self, dollars: float) -> UsageReported:
+        """Counts a cost of the session so far. Returns the cost since it was opened."""
+        self._cost.count(dollars)
+        return UsageReported(cost_dollars=self._cost.total)
+
+    def turn(self, input_tokens: int | None, output_tokens: int | None) -> UsageReported:
+        """Counts the tokens at the end of a turn. Returns the usage since the session was opened."""
+        for counter, tokens in ((self._input, input_tokens), (self._output, output_tokens)):
+            if tokens is not None:
+                counter.count(tokens, is_growing=self._grows)
+        taken, given = (None if one.total is None else int(one.total) for one in (self._input, self._output))
+        return UsageReported(input_tokens=taken, output_tokens=given, cost_dollars=self._cost.total)
+
+
 class TurnUpdates:
     """The tool calls and the usage of a session, and whether a paragraph of the turn's text is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, spent: UsageReported = _NOTHING_SPENT, agent: str = "") -> None:
+        self.used = SessionUsage(spent, agent)
         self._calls: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._is_in_paragraph = False
-        self._cost: float | None = None
-        self._model: str | None = None
 
     def begin(self) -> None:
         """Begins a turn."""
@@ -69,13 +113,13 @@ class TurnUpdates:
         return known
 
     def total(self, usage: Mapping[str, Any]) -> UsageReported | None:
-        """Returns the usage at the end of a turn, or None if the agent tells none."""
+        """Returns the usage at the end of a turn, since the session was opened; None if the agent tells none."""
         cached = [_count(usage.get(name)) or 0 for name in ("cachedReadTokens", "cachedWriteTokens")]
         taken, given = _count(usage.get("inputTokens")), _count(usage.get("outputTokens"))
         if taken is None and given is None:
             return None
         total = None if taken is None else taken + sum(cached)
-        return UsageReported(input_tokens=total, output_tokens=given, cost_dollars=self._cost)
+        return self.used.turn(total, given)
 
     def _below_text(self, steps: Iterator[CliEvent]) -> Iterator[CliEvent]:
         """Ends the paragraph before a step: the closing fence of a code block counts only as a whole line."""
@@ -96,8 +140,7 @@ class TurnUpdates:
     def _usage(self, cost: Mapping[str, Any]) -> Iterator[CliEvent]:
         amount = cost.get("amount")
         if isinstance(amount, int | float) and amount >= 0 and cost.get("currency") == "USD":
-            self._cost = float(amount)
-            yield UsageReported(cost_dollars=self._cost)
+            yield self.used.cost(float(amount))
 
 
 def permission_of(id: str, params: Mapping[str, Any], updates: TurnUpdates) -> tuple[PermissionAsked, dict[str, str]]:

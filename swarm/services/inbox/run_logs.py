@@ -61,9 +61,9 @@ class RunLogs:
     async def start(self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None) -> str:
         """Returns the id of the run under the lease of an inbox message or a task.
 
-        If the run streams an answer, this is the answer's ``turn_id``; otherwise a run without an answer is stored,
-        once for each lease. Raises the errors of `authorize_message` and `authorize_task`, and LeaseLost if the lease
-        has ended.
+        If the run streams an answer, or has streamed one, this is the (last) answer's ``turn_id``; otherwise a run
+        without an answer is stored, once for each lease. Raises the errors of `authorize_message` and
+        `authorize_task`, and LeaseLost if the lease has ended.
         """
         if (inbox_message_id is None) == (task_id is None):
             raise Invalid(
@@ -215,8 +215,8 @@ def _start(
     """Returns the id of the run under a locked lease, which is stored if there is none."""
     if not leases.holds(lease, tx.now):
         raise LeaseLost(hint="Only the run that has the work can be started; poll for more work.")
-    if streamed := runs.of_lease(tx, lease.token):
-        return streamed.id
+    if thread_id and (known := runs.newest_of_lease(tx, thread_id, lease.token)):
+        return known.id
 
     def act() -> dict[str, str]:
         run = runs.start(

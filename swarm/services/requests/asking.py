@@ -106,7 +106,7 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
 def ask_during_run(
     tx: Transaction, run_id: str, tool: str, new: NewRequest, operating_policy: OperatingPolicy
 ) -> HumanRequest:
-    """Asks a question of a run whose call of a tool waits for the answer.
+    """Asks a question of a run whose call of a tool waits for the answer. The operator's rules replace its policy.
 
     Raises Conflict if the run is over, or if nobody in its thread waits for it.
     """
@@ -120,7 +120,8 @@ def ask_during_run(
     is_running = run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is None
     if run is None or not is_running or not leases.holds(lease, tx.now):
         raise Conflict("The run has ended, so nobody can be asked.")
-    policy = operating_policy.decision_policy(agents.names(tx).get(run.agent_id, ""), thread.channel, tool)
+    agent = agents.names(tx).get(run.agent_id, "")
+    policy = operating_policy.decision_policy(agent, thread.channel, tool, new.policy)
     key = f"run:{run.id}:live:{new_id()}"
     return ask(tx, replace(new, key=key, policy=policy), waiting_of(run, Asker.LIVE))
 

@@ -5,7 +5,8 @@ question, so an approval is always about the budget that the card names. Guarant
 transaction that stores the decision, once, to the amount on the card; several approvals of the same amount raise it
 once. What several runs use at the same moment may exceed a budget by what is under way.
 
-Lock order: the thread, the lease, the run, then the request.
+Lock order: the thread, the lease, the run, then the request. A rejection locks the lease after the request, which the
+thread's lock allows.
 """
 
 from __future__ import annotations
@@ -20,12 +21,22 @@ from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.budgets import Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
 from swarm.domain.model.language_models import ModelUsage
-from swarm.domain.model.requests import OPERATOR, Asker, HumanRequest, NewRequest, RequestStatus
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.requests import (
+    BY_REQUESTER,
+    OPERATOR,
+    Asker,
+    DecisionPolicy,
+    HumanRequest,
+    NewRequest,
+    RequestStatus,
+)
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import person_text
 from swarm.services.requests.asking import ask, waiting_of
 from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules import task_ends
+from swarm.services.rules.leases import claimed_members, lose, stop
 from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import post_message
 from swarm.store import agents, history, tasks
@@ -134,17 +145,20 @@ def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy
     agent = agents.names(tx).get(run.agent_id, "")
     channel = thread.channel if thread else None
     key = f"budget:{run.id}:{budget.scope}:{budget.unit}:{budget.next_limit}"
-    policy = operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope))
-    return ask(tx, replace(_question(budget), key=key, policy=policy), waiting_of(run, Asker.LIVE))
+    question = _question(budget)
+    policy = operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope), question.policy)
+    return ask(tx, replace(question, key=key, policy=policy), waiting_of(run, Asker.LIVE))
 
 
 def _question(budget: UsedBudget) -> NewRequest:
+    """Returns the question about a budget. A shared one is the operator's: one person does not spend for everybody."""
     wanted = BudgetRaise(scope=budget.scope, unit=budget.unit, subject=budget.subject, limit=budget.next_limit)
     return NewRequest(
         key="",
         title=budget.sentence,
         prompt=f"Approve to go on, up to {budget.shown(wanted.limit)}. Reject to stop the work.",
         budget=wanted,
+        policy=DecisionPolicy() if budget.scope.is_shared else BY_REQUESTER,
     )
 
 
@@ -181,11 +195,34 @@ def _stop(tx: Transaction, request: HumanRequest, operating_policy: OperatingPol
     if task:
         if task.lease_token == request.lease_token:
             task_ends.cancel(tx, task, why, operating_policy, person=person)
-    elif request.run_id and request.thread_id and runs.request_stop(tx, person, run_id=request.run_id):
-        thread = threads.locked(tx, request.thread_id)
+    elif request.thread_id and _stop_answer(tx, request, request.thread_id, person, why, operating_policy):
         mentioned = frozenset({person} if person else ())
+        thread = threads.locked(tx, request.thread_id)
         text = f"The work was stopped {why}."
         post_message(tx, thread, text, agent_id=request.agent_id, mentionable=mentioned)
+
+
+def _stop_answer(
+    tx: Transaction,
+    request: HumanRequest,
+    thread_id: str,
+    person: str | None,
+    why: str,
+    operating_policy: OperatingPolicy,
+) -> bool:
+    """Ends the lease of work on messages, and its stream. Returns False if the run has the work no longer.
+
+    The lease also ends if its messages are answered already, because the run could post more under it.
+    """
+    thread = threads.locked(tx, thread_id)
+    lease = leases.by_token(tx, request.lease_token or "")
+    if lease is None or not leases.holds(lease, tx.now):
+        return False
+    is_unasked = bool(claimed_members(tx, lease)) and not stop(tx, thread, [lease.token], why, operating_policy)
+    if not is_unasked:  # work for which nobody has asked only loses its stream
+        lose(tx, lease.token, LeaseEnd.CANCELLED, why, operating_policy)
+    is_streaming = request.run_id is not None and runs.request_stop(tx, person, run_id=request.run_id) > 0
+    return is_streaming or not is_unasked
 
 
 _MILLIONTHS: Final = {BudgetUnit.DOLLARS: "millionths of a dollar"}

@@ -272,6 +272,8 @@ def _current(tx: Transaction, work: InboxMessage | Task, name: str, token: str |
     """Returns the lease if it is the last lease of the work and lets its run act."""
     if token is None and work.claims > 1:
         raise LeaseLost(f"This {name} was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
+    if lease and lease.ended_as is LeaseEnd.CANCELLED:
+        raise LeaseLost(f"People have stopped the work on this {name}.", hint="Stop working on it, and post nothing.")
     if lease is None or lease.token != work.lease_token or not _lets_act(lease, tx.now):
         raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
     return lease

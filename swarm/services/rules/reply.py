@@ -30,6 +30,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.runs import runs
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
@@ -116,7 +117,7 @@ class Replies:
 
     def _answer(self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
         is_answer = not words.wait and hold.inbox_message.status is not InboxStatus.DELEGATED
-        answers = Answers(requester=last_person(tx, [hold.inbox_message])) if is_answer else None
+        answers = _answers(tx, hold) if is_answer else None
         # A reply to a delegated message answers no other message.
         alone = words.only or hold.inbox_message.status is InboxStatus.DELEGATED
         answered = [hold.inbox_message] if alone else with_others(tx, hold)
@@ -212,6 +213,14 @@ class Answers:
     """Marks a text as a final answer, which has a footer and 👍 and 👎."""
 
     requester: str | None  # the user id of the person who asked; None: a bot asked
+    run_id: str = ""  # the run to which opinions belong; empty: the last post itself
+
+
+def _answers(tx: Transaction, hold: AuthorizedMessage) -> Answers:
+    """Returns the marks of an answer to a message. Opinions belong to the lease's run, if that works on the message."""
+    run = runs.newest_of_lease(tx, hold.thread.id, hold.lease.token)
+    is_of_run = run is not None and hold.inbox_message.id in run.inbox_message_ids
+    return Answers(requester=last_person(tx, [hold.inbox_message]), run_id=run.id if run and is_of_run else "")
 
 
 def post(
@@ -233,7 +242,11 @@ def post(
             "The thread's first message was deleted in Slack, so nothing can be posted there.",
             hint="Do not reply; a task may still be ended without a reply.",
         )
-    queue = partial(post_answer, agent_name=agent.name, requester=answers.requester) if answers else post_message
+    queue = (
+        partial(post_answer, agent_name=agent.name, requester=answers.requester, run_id=answers.run_id)
+        if answers
+        else post_message
+    )
     sent = queue(
         tx,
         thread,

@@ -136,8 +136,9 @@ def post_answer(
     task_id: str | None = None,
     broadcast: bool = False,
     mentionable: frozenset[str] = frozenset(),
+    run_id: str = "",
 ) -> list[str]:
-    """Queues an answer of an agent without a run, with the footer and 👍 and 👎 below its last post."""
+    """Queues an answer that is not streamed, with the footer and 👍 and 👎 below its last post, for its run if any."""
     place = AnswerTarget(
         team=thread.team,
         channel=thread.channel,
@@ -145,7 +146,7 @@ def post_answer(
         is_direct=thread.channel_type is ChannelType.DM,
         requester=requester,
         agent_name=agent_name,
-        run_id="",
+        run_id=run_id,
     )
     return post_message(
         tx,

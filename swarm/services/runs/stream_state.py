@@ -82,7 +82,7 @@ def fenced(tx: Transaction, caller: Caller, wanted: Wanted) -> _Claim:
 
 
 def begin(tx: Transaction, wanted: Wanted, claim: _Claim) -> Run:
-    """Starts a run for the answer under its lease.
+    """Starts a run for the answer under its lease, or continues the lease's run that was not shown so far.
 
     Raises StillShown and the errors described in `AnswerStreams.open`.
     """
@@ -93,7 +93,7 @@ def begin(tx: Transaction, wanted: Wanted, claim: _Claim) -> Run:
         raise Withdrawn("The thread's first message was deleted in Slack, so nothing can be shown there.")
     if run_pages.is_unsealed_in_thread(tx, thread.id, lease.agent_id):
         raise StillShown
-    run = runs.start(
+    run = _continued(tx, claim) or runs.start(
         tx,
         agent_id=lease.agent_id,
         thread_id=thread.id,
@@ -111,6 +111,20 @@ def begin(tx: Transaction, wanted: Wanted, claim: _Claim) -> Run:
     run_events.add(tx, run.id, Opened())
     tx.wake(runs.RUNS)
     return run
+
+
+def _continued(tx: Transaction, claim: _Claim) -> Run | None:
+    """Returns the run that ``POST /runs`` has started under the lease, shown from now on; None if there is none.
+
+    So usage, log and feedback of one piece of work belong to one run. A second answer is a run of its own, because the
+    first one has its own messages, end and opinions.
+    """
+    found = runs.newest_of_lease(tx, claim.thread.id, claim.lease.token)
+    if found is None or found.status is not RunStatus.ANSWERED or run_events.last(tx, found.id) is not None:
+        return None
+    if runs.in_hand(tx, claim.lease.trigger_id):
+        raise _in_the_way(tx, claim.lease)
+    return runs.stream(tx, found, claim.inbox_message_ids)
 
 
 def own(tx: Transaction, caller: Caller, run_id: str) -> Run:

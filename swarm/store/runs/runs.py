@@ -120,6 +120,12 @@ _ENDED_OF_TRIGGER = Statement(
     )
 )
 _OF_LEASE = Statement(select(runs).where(_t.lease_token == bindparam("lease_token"), _unfinished))
+_NEWEST_OF_LEASE = Statement(
+    select(runs)
+    .where(_t.thread_id == bindparam("thread_id"), _t.lease_token == bindparam("lease_token"))
+    .order_by(_t.id.desc())
+    .limit(1)
+)
 _UNFINISHED = Statement(select(runs).where(_t.ended_at.is_(None), _unfinished).order_by(_t.id))
 
 
@@ -200,6 +206,8 @@ def _move(step: RunStep) -> Statement:
     values: dict[str, object] = dict(arrive(transition)) | {"outcome_note": note}
     if step is RunStep.CLOSE:
         values |= {name: bindparam(f"new_{name}") for name in ("outcome", "final_text", "final_closing")}
+    elif step is RunStep.STREAM:
+        values |= {"ended_at": None, "inbox_message_ids": bindparam("new_inbox_message_ids")}
     elif transition.target is not RunStatus.WAITING:
         values["ended_at"] = bindparam("now")
     return Statement(update(runs).where(_t.id == bindparam("run_id"), may(_t.status, transition)).values(**values))
@@ -228,7 +236,7 @@ def start(
     """Stores a new run. Returns None if another run for this trigger or lease is unfinished (`in_hand` finds it).
 
     A run that is not shown has an owner, a log and usage, but no answer to stream, so nothing remains to be ended: its
-    row has its final state from the start, and its work is settled by its lease.
+    row has its final state from the start, and its work is settled by its lease. `stream` shows it later.
     """
     run_id = run_id or new_id()
     started = _START.run(
@@ -294,6 +302,12 @@ def of_lease(tx: Transaction, lease_token: str) -> Run | None:
     return _run(row) if row else None
 
 
+def newest_of_lease(tx: Transaction, thread_id: str, lease_token: str) -> Run | None:
+    """Returns the newest run under a lease of work in a thread, whatever its state."""
+    row = _NEWEST_OF_LEASE.first(tx, thread_id=thread_id, lease_token=lease_token)
+    return _run(row) if row else None
+
+
 def unfinished(tx: Transaction) -> list[Run]:
     """Returns all running and closing runs, oldest first, to be recovered if their process is gone."""
     return [_run(row) for row in _UNFINISHED.all(tx)]
@@ -334,11 +348,23 @@ def closing(
 
 
 def end(tx: Transaction, run_id: str, step: RunStep, note: str | None = None) -> bool:
-    """Takes any step except CLOSE. Returns False if the run's state does not allow it.
+    """Takes any step except CLOSE and STREAM. Returns False if the run's state does not allow it.
 
     A closing run takes the step that matches its outcome (`RunOutcome.step`).
     """
     return _step(tx, step, run_id, note)
+
+
+def stream(tx: Transaction, run: Run, inbox_message_ids: Iterable[str]) -> Run:
+    """Lets a run that was not shown so far stream its answer, which also answers ``inbox_message_ids``.
+
+    The thread must be locked, and the trigger must have no unfinished run.
+    """
+    ids = list(dict.fromkeys((*run.inbox_message_ids, *inbox_message_ids)))
+    _step(tx, RunStep.STREAM, run.id, None, new_inbox_message_ids=orjson.dumps(ids).decode())
+    now = get(tx, run.id)
+    assert now is not None  # the row was changed just now
+    return now
 
 
 def request_stop(tx: Transaction, by: str | None, *, run_id: str | None = None, thread_id: str | None = None) -> int:
@@ -404,7 +430,7 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
 
 
 def _step(tx: Transaction, step: RunStep, run_id: str, note: str | None, **values: object) -> bool:
-    ends = RUN_TRANSITIONS[step].target not in (RunStatus.CLOSING, RunStatus.WAITING)
+    ends = RUN_TRANSITIONS[step].target not in (RunStatus.RUNNING, RunStatus.CLOSING, RunStatus.WAITING)
     params = values | ({"now": tx.now} if ends else {})
     if not _MOVES[step].run(tx, run_id=run_id, note=note, **params):
         return False

@@ -10,7 +10,7 @@ import pytest
 
 from swarm.domain.model.budgets import AgentBudgets, Budget, Budgets
 from swarm.domain.model.requests import DecisionPolicy, DecisionRule
-from tests.support.doors import Doors, Visitor
+from tests.support.doors import Doors, Visitor, error_of
 from tests.support.world import BOT
 
 pytestmark = pytest.mark.req("RUN-06", "RUN-03")
@@ -29,6 +29,20 @@ async def streamed(doors: Doors, agent: Visitor, text: str = "hello") -> tuple[d
     about = trigger["inbox_messages"][0]["id"]
     opened = await agent.uses("slack-stream", trigger["lease"]["token"], action="open", inbox_message_id=about)
     return trigger, opened["turn_id"]
+
+
+async def unstreamed(doors: Doors, agent: Visitor, text: str = "hello") -> tuple[dict[str, Any], str]:
+    """A run of an agent on a person's message that streams nothing; its trigger, and its id."""
+    await doors.world.says(f"{BOT} {text}")
+    trigger = await agent.only(hold="true")
+    return trigger, await reported(agent, trigger)
+
+
+async def reported(agent: Visitor, trigger: dict[str, Any]) -> str:
+    """The id of the run under a lease of work on a message, by ``POST /runs``."""
+    headers = {"X-Swarm-Lease": trigger["lease"]["token"]}
+    body = {"inbox_message_id": trigger["inbox_messages"][0]["id"]}
+    return str((await agent.ask("POST", "/runs", json=body, headers=headers)).json()["id"])
 
 
 async def threadless(doors: Doors, wim: Visitor) -> str:
@@ -235,6 +249,23 @@ async def test_the_operators_rules_say_who_may_raise_a_budget(doors: Doors, lea:
     assert (seen["day"]["requester"], seen["day"]["users"]) == (False, ["U0BOSS"])
 
 
+async def test_a_person_raises_the_budgets_of_the_own_work_and_the_operator_those_of_everybody(
+    doors: Doors, lea: Visitor
+) -> None:
+    spent = Budget(tokens=10)
+    limit(doors, run=spent, thread=spent, agent=spent, day=spent)
+    _, run_id = await streamed(doors, lea)
+    refused = {}
+    for one in await report(lea, run_id, input_tokens=10):
+        asked = await lea.post(f"/runs/{run_id}/budget", {"scope": one["scope"], "unit": "tokens"})
+        request = await lea.get(f"/requests/{asked['request_id']}")
+        wish = {"decision": "approve", "as": request["requester"]["id"]}
+        answer = await doors.operator.ask("POST", f"/requests/{request['id']}/decide", json=wish)
+        refused[one["scope"]] = answer.status_code == 403
+    assert refused == {"run": False, "thread": False, "agent": True, "day": True}
+    assert [one["scope"] for one in await report(lea, run_id)] == ["agent", "day"]
+
+
 async def test_a_rejected_budget_stops_the_answer_and_the_thread_is_told_which(doors: Doors, lea: Visitor) -> None:
     limit(doors, run=Budget(tokens=10))
     trigger, run_id = await streamed(doors, lea)
@@ -247,6 +278,54 @@ async def test_a_rejected_budget_stops_the_answer_and_the_thread_is_told_which(d
     texts = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries ORDER BY id")]
     why = "because the budget of this run is used up: 12 of 10 tokens, and the operator did not approve more."
     assert [text for text in texts if "stopped" in text] == [f"The work was stopped {why}"]
+
+
+@pytest.mark.parametrize("begins", ["stream", "silently", "with an answer"])
+async def test_a_rejected_budget_ends_the_lease_of_work_on_a_message(doors: Doors, lea: Visitor, begins: str) -> None:
+    limit(doors, run=Budget(tokens=10))
+    if begins == "stream":
+        trigger, run_id = await streamed(doors, lea)
+    else:
+        trigger, run_id = await unstreamed(doors, lea)
+    token, about = trigger["lease"]["token"], trigger["inbox_messages"][0]["id"]
+    if begins == "with an answer":
+        await lea.uses("slack-reply", token, inbox_message_id=about, message="First.")
+    await report(lea, run_id, input_tokens=12)
+    asked = await lea.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    await decide(doors, asked["request_id"], "reject")
+    renewed = await lea.post("/leases/renew", {"tokens": [token]})
+    assert (renewed["renewed"], renewed["lost"]) == ([], [token])
+    assert [notice["notice"]["kind"] for notice in renewed["notices"]] == ["human_input"]
+    refused = await lea.tool("slack-reply", token, inbox_message_id=about, message="And more.")
+    code = error_of(refused)["code"]
+    assert (code, error_of(refused)["message"]) == ("lease_lost", "People have stopped the work on this inbox message.")
+    opened = await lea.tool("slack-stream", token, action="open", inbox_message_id=about)
+    assert error_of(opened)["code"] == "lease_lost"
+    (message,) = await doors.world.rows("SELECT status FROM inbox_messages")
+    assert message["status"] == ("responded" if begins == "with an answer" else "dismissed")
+    said = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries WHERE kind = 'post'")]
+    why = "because the budget of this run is used up: 12 of 10 tokens, and the operator did not approve more."
+    assert sum(text == f"The work was stopped {why}" for text in said) == 1
+    assert not any("And more." in text for text in said)
+    await doors.world.send()
+    marks = {emoji for _, emoji in doors.world.slack.reactions}
+    assert ("octagonal_sign" in marks) == (begins != "with an answer")
+    assert await lea.poll(wait_seconds=0) == []
+
+
+async def test_a_budget_that_is_rejected_too_late_leaves_the_next_run_of_a_message_alone(
+    doors: Doors, lea: Visitor
+) -> None:
+    limit(doors, run=Budget(tokens=10))
+    trigger, run_id = await unstreamed(doors, lea)
+    await report(lea, run_id, input_tokens=12)
+    asked = await lea.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    await lea.post("/leases/release", {"tokens": [trigger["lease"]["token"]]})
+    again = await lea.only(hold="true")
+    await decide(doors, asked["request_id"], "reject")
+    about = again["inbox_messages"][0]["id"]
+    assert await lea.uses("slack-reply", again["lease"]["token"], inbox_message_id=about, message="Hello.")
+    assert "stopped" not in str(await doors.world.rows("SELECT text FROM deliveries"))
 
 
 async def test_a_budget_that_nobody_raises_in_time_cancels_the_task_once(doors: Doors) -> None:

@@ -22,6 +22,7 @@ from tests.support.providers.script import Call
 from tests.support.providers.wire import Wire
 
 FOLDER: Final = "SWARM_TEST_CODING_CLIS"
+PRICE: Final = {"input": 1000, "output": 1000}  # dollars for a million tokens
 INSTALLED: Final = Path(__file__).parents[2] / "coding_clis/node_modules/.bin"
 QUESTION: Final = {
     "header": "Colour",
@@ -51,7 +52,7 @@ def opencode_environment(base_url: str, home: Path) -> dict[str, str]:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": base_url, "apiKey": "sk-nobody"},
-        "models": {"m": {"name": "m"}},
+        "models": {"m": {"name": "m", "cost": PRICE, "limit": {"context": 100_000, "output": 1000}}},
     }
     config = {"provider": {"local": provider}, "model": "local/m", "small_model": "local/m", "autoupdate": False}
     return {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_MODELS_FETCH": "1"}

@@ -30,6 +30,7 @@ from acp.schema import (
     ElicitationFormSessionMode,
     ElicitationSchema,
     ElicitationUrlSessionMode,
+    Implementation,
     ListSessionsResponse,
     McpCapabilities,
     PermissionOption,
@@ -50,6 +51,9 @@ OPTIONS = [
     PermissionOption(option_id="ever", name="Always", kind="allow_always"),
     PermissionOption(option_id="no", name="No", kind="reject_once"),
 ]
+
+KNOWN_AS = {"counts tokens by session": "Copilot", "counts by process": "claude-code-acp"}
+"""The agents that have the habit."""
 
 OWN, FOREIGN = {"server": "swarm", "tool": "get-task"}, {"server": "files", "tool": "delete"}
 USES: list[tuple[Any, dict[str, Any]]] = [
@@ -101,6 +105,7 @@ class Agent:
         sessions = SessionCapabilities(list=SessionListCapabilities(), resume=SessionResumeCapabilities())
         return InitializeResponse(
             protocol_version=99 if HABIT == "new protocol" else PROTOCOL_VERSION,
+            agent_info=Implementation(name=KNOWN_AS.get(HABIT, "fake"), version="1"),
             agent_capabilities=AgentCapabilities(
                 load_session=HABIT in ("replays", "replays nothing"),
                 mcp_capabilities=McpCapabilities(http=HABIT != "no mcp"),
@@ -199,6 +204,8 @@ class Agent:
                 return "cancelled"
             case "spends":
                 return await self.spends(session_id)
+            case "counts by session" | "counts by process" | "counts tokens by session":
+                await self.counts(session_id)
             case "waits for leave":
                 answer = await self.ask(session_id, 1)
                 await self.say(session_id, answer)
@@ -268,6 +275,21 @@ class Agent:
         await self.cancelled.wait()
         return "cancelled"
 
+    async def counts(self, session_id: str) -> None:
+        """Tells what the session has cost, or this process: a quarter of a dollar a turn."""
+        self.turns += 1
+        turns = self.turns if HABIT == "counts by process" else turns_of_session()
+        await self.say(session_id, f"Turn {turns_of_session()}.")
+        cost = Cost(amount=turns / 4, currency="USD")
+        await self.client.session_update(
+            session_id, UsageUpdate(session_update="usage_update", used=10, size=100, cost=cost)
+        )
+
+
+def turns_of_session() -> int:
+    """The turns of all processes."""
+    return sum("prompt" in json.loads(line) for line in STATE.read_text().splitlines())
+
 
 class CountingAgent(Agent):
     """Tells its usage at the end."""
@@ -276,6 +298,9 @@ class CountingAgent(Agent):
         answer = await super().prompt(session_id, prompt)
         if HABIT == "works":
             answer.usage = Usage(total_tokens=15, input_tokens=10, output_tokens=5)
+        elif HABIT.startswith("counts"):
+            turns = turns_of_session() if HABIT == "counts tokens by session" else 1
+            answer.usage = Usage(total_tokens=15 * turns, input_tokens=10 * turns, output_tokens=5 * turns)
         return answer
 
 

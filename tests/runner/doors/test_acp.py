@@ -11,6 +11,7 @@ import pytest
 from swarm.runner.doors.acp import AcpDoor
 from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
 from swarm.runner.port import (
+    CliSession,
     LogLine,
     PermissionAsked,
     QuestionAsked,
@@ -225,6 +226,31 @@ def test_usage_counts_what_was_cached_and_dollars_only() -> None:
     usage = {"inputTokens": 1, "cachedReadTokens": 20, "cachedWriteTokens": 300, "outputTokens": 4}
     assert updates.total(usage) == UsageReported(input_tokens=321, output_tokens=4, cost_dollars=0.5)
     assert updates.total({}) is None
+
+
+@pytest.mark.req("RUN-06")
+@pytest.mark.parametrize("habit", ["counts by session", "counts by process", "counts tokens by session"])
+async def test_a_session_counts_its_own_turns_whatever_the_agent_counts(desk: Desk, habit: str) -> None:
+    async def used(session: CliSession) -> UsageReported:
+        events, _ = await turn_of(session)
+        return [event for event in events if isinstance(event, UsageReported)][-1]
+
+    def turns(count: int) -> UsageReported:
+        return UsageReported(input_tokens=10 * count, output_tokens=5 * count, cost_dollars=count / 4)
+
+    first = await desk.open(desk.acp(habit))
+    assert [await used(first) for _ in range(3)] == [turns(1), turns(2), turns(3)]
+    await first.close(1)
+    second = await desk.open(desk.acp(habit), resume="s-1", spent=turns(3))
+    assert [await used(second) for _ in range(5)] == [turns(count) for count in range(1, 6)]
+
+
+@pytest.mark.req("RUN-06")
+def test_a_cost_that_falls_has_begun_anew_and_one_that_was_not_kept_counts() -> None:
+    updates = TurnUpdates(UsageReported(cost_dollars=1.0), "unknown")
+    costs = [updates.used.cost(dollars).cost_dollars for dollars in (0.25, 0.5, 0.125, 0.125 - 1e-9)]
+    assert costs == [0.25, 0.5, 0.625, pytest.approx(0.625)]
+    assert TurnUpdates(UsageReported(cost_dollars=1.0)).used.cost(1.25).cost_dollars == 0.25
 
 
 def test_a_grant_is_offered_only_if_the_agent_offers_it_and_a_failed_step_is_an_error() -> None:

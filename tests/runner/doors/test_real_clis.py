@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from swarm.runner.doors.acp import codex_door, opencode_door
+from swarm.runner.doors.acp import AcpDoor, codex_door, opencode_door
 from swarm.runner.doors.claude import ClaudeDoor
-from swarm.runner.port import CliDoor, LogLine, PermissionAsked, SessionMissing, StepShown, TurnOutcome, UsageReported
+from swarm.runner.port import (
+    CliDoor,
+    CliSession,
+    LogLine,
+    PermissionAsked,
+    SessionMissing,
+    StepShown,
+    TurnOutcome,
+    UsageReported,
+)
 from tests.runner.clis.known import claude_environment, codex_environment, opencode_environment, path_with
 from tests.runner.doors.conftest import Desk, text_in, turn_of
 from tests.support.providers.anthropic_wire import AnthropicWire
@@ -102,3 +112,35 @@ async def test_agents_by_acp_stream_a_turn(
         await again.close(20)
         with pytest.raises(SessionMissing):
             await desk.open(door(), resume=MISSING)
+
+
+@pytest.mark.req("RUN-06")
+@pytest.mark.parametrize(
+    ("command", "door", "wire", "given", "dollars"),
+    [
+        ("claude", ClaudeDoor(), AnthropicWire(), claude_environment, 0.000175),
+        ("claude-agent-acp", AcpDoor(["claude-agent-acp"]), AnthropicWire(), claude_environment, 0.000175),
+        ("codex-acp", codex_door(), ResponsesWire(), codex_environment, None),
+        ("opencode", opencode_door(), OpenAIWire(), opencode_environment, 0.015),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_resumed_session_counts_what_it_has_used_itself(
+    desk: Desk, command: str, door: CliDoor, wire: Any, given: Callable[..., dict[str, str]], dollars: float | None
+) -> None:
+    path = path_with(command)
+    async with serve(wire, lambda _request: Say("Hello.")) as model:
+        desk = at(desk, path, **given(model.base_url, desk.folder.parent))
+        first = await desk.open(door)
+        used = [await _used(first) for _ in range(2)]
+        await first.close(20)
+        again = await _used(await desk.open(door, resume=first.id, spent=used[-1]))
+    for usage, turns in ((used[0], 1), (used[1], 2), (again, 1)):
+        assert (usage.input_tokens, usage.output_tokens) == (10 * turns, 5 * turns)
+        assert usage.cost_dollars == (dollars and pytest.approx(dollars * turns))
+
+
+async def _used(session: CliSession) -> UsageReported:
+    """The usage that a session has reported by the end of a turn."""
+    events, _ = await turn_of(session, "Go.")
+    return [event for event in events if isinstance(event, UsageReported)][-1]
