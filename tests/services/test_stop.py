@@ -10,12 +10,14 @@ import pytest
 from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
 from swarm.domain.channel_policy import ChannelPolicy
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.runs import RunOutcome, RunStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.explain import Explanations
 from swarm.services.runs.run_control import COMPLETE_TEXT
+from swarm.store import agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
@@ -38,6 +40,9 @@ async def stopped_by(world: World, run: Run) -> str | None:
 async def end(world: World, run: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> None:
     await close(world, run, outcome)
     await world.database.write(runs.end, run.id, outcome.step)
+    agent = await world.database.read(agents.by_id, run.agent_id)
+    assert agent
+    await world.services.work.finish(agent, [run.lease_token], FinishOutcome.DISMISSED, "it is answered")
 
 
 async def close(world: World, run: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> bool:
