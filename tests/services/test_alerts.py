@@ -383,6 +383,12 @@ async def test_no_other_edit_ends_a_group(world: World, pager: Pager, text: str,
     assert await world.inbox_messages(await pager.posts(AGAIN, 60, attachments=RED)) == []
 
 
+async def test_new_figures_in_an_alert_that_is_always_green_end_no_group(world: World, pager: Pager) -> None:
+    first = await pager.posts(FIRING, attachments=GREEN)
+    await world.ingest.handle(edited(first, AGAIN, attachments=GREEN))
+    assert await world.inbox_messages(await pager.posts(AGAIN, 60, attachments=GREEN)) == []
+
+
 async def test_a_repeat_that_is_resolved_ends_the_group_and_the_count_stays(world: World, pager: Pager) -> None:
     await pager.posts(FIRING)
     for at in (60, 61):

@@ -423,6 +423,10 @@ async def test_totals_count_what_nobody_has_asked_for_only_for_operators(world: 
     await world.poll(lead, limit=1)
     world.clock.advance(30)
     assert await seen() == [1, 30, 0, 1, 0, 0, 0]
+    other = await world.says("and the words")
+    await world.poll(lead)
+    await world.says(f"{BOT} please", thread=other)  # behind the silent run
+    assert await seen() == [1, 0, 0, 2, 0, 0, 0]
 
 
 @pytest.mark.req("CHAN-02")
