@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import orjson
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Executable,
     Text,
     and_,
@@ -28,12 +30,13 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent, Instance, Load, Reach, Role
 from swarm.domain.model.leases import LeaseKind
+from swarm.domain.model.threads import Silence
 from swarm.store import history
 from swarm.store.bridge.statements import InsertFactory, Row, Statement, every_column, given, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, threads
 from swarm.store.tables.agents import agent_instances, agent_tokens
-from swarm.store.tables.work import leases, tasks
+from swarm.store.tables.work import inbox_messages, lease_members, leases, tasks
 
 _present = agents.c.revoked_at.is_(None)
 _other = agents.alias("other")
@@ -345,31 +348,57 @@ _agent = row_mapper(Agent, "token_hash", capabilities=lambda row: tuple(orjson.l
 
 
 _n = func.count().label("n")
-_LOADS = Statement(
-    union_all(
-        select(literal_column("'open_tasks'").label("what"), tasks.c.agent_id, _n)
-        .where(tasks.c.ended_at.is_(None), tasks.c.agent_id.is_not(None))
-        .group_by(tasks.c.agent_id),
-        select(literal_column("'threads_owned'"), threads.c.owner_id, _n)
-        .where(threads.c.owner_id.is_not(None))
-        .group_by(threads.c.owner_id),
-        select(literal_column("'running'"), leases.c.agent_id, _n)
-        .where(
-            leases.c.ended_at.is_(None),
-            leases.c.kind == literally(LeaseKind.WORK),
-            leases.c.expires_at > bindparam("now"),
-        )
-        .group_by(leases.c.agent_id),
+
+
+def _loads(*, shown_only: bool) -> Statement:
+    open_tasks = select(literal_column("'open_tasks'").label("what"), tasks.c.agent_id, _n).where(
+        tasks.c.ended_at.is_(None), tasks.c.agent_id.is_not(None)
     )
-)
+    owned = select(literal_column("'threads_owned'"), threads.c.owner_id, _n).where(threads.c.owner_id.is_not(None))
+    running = select(literal_column("'running'"), leases.c.agent_id, _n).where(
+        leases.c.ended_at.is_(None),
+        leases.c.kind == literally(LeaseKind.WORK),
+        leases.c.expires_at > bindparam("now"),
+    )
+    if shown_only:
+        open_tasks = open_tasks.where(~_is_in_silent_thread(tasks.c.thread_id))
+        owned = owned.where(threads.c.silence.is_distinct_from(literally(Silence.SILENT)))
+        running = running.where(
+            ~_is_in_silent_thread(leases.c.thread_id), ~_has_message(silent=True) | _has_message(silent=False)
+        )
+    return Statement(
+        union_all(
+            open_tasks.group_by(tasks.c.agent_id),
+            owned.group_by(threads.c.owner_id),
+            running.group_by(leases.c.agent_id),
+        )
+    )
 
 
-def loads(tx: Transaction) -> Mapping[str, Load]:
+def _is_in_silent_thread(thread_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    silent = threads.alias()
+    return exists().where(silent.c.id == thread_id, silent.c.silence == literally(Silence.SILENT))
+
+
+def _has_message(*, silent: bool) -> ColumnElement[bool]:
+    members = lease_members.join(inbox_messages, inbox_messages.c.id == lease_members.c.inbox_message_id)
+    return (
+        exists()
+        .select_from(members)
+        .where(lease_members.c.token == leases.c.token, inbox_messages.c.silent.is_(silent))
+    )
+
+
+_LOADS = _loads(shown_only=False)
+_SHOWN_LOADS = _loads(shown_only=True)
+
+
+def loads(tx: Transaction, *, shown_only: bool = False) -> Mapping[str, Load]:
     """Returns the open tasks, owned threads and running work of each agent that has any, by agent id.
 
-    One statement covers all agents.
+    One statement covers all agents. ``shown_only`` leaves out work for which nobody has asked, for what people see.
     """
     counts: dict[str, dict[str, int]] = {}
-    for row in _LOADS.all(tx, now=tx.now):
+    for row in (_SHOWN_LOADS if shown_only else _LOADS).all(tx, now=tx.now):
         counts.setdefault(row["agent_id"], {})[row["what"]] = row["n"]
     return {agent_id: Load(**found) for agent_id, found in counts.items()}

@@ -141,5 +141,22 @@ async def test_each_kind_of_agent_explains_an_alert_in_its_thread_and_not_its_re
     await scene.answered("caipe-alerts", over)
     assert [body["message"].count("RESOLVED") for body in scene.caipe.bodies] == [0, 1]
     assert await scene.lea.poll(wait_seconds=0) == []
+    await an_edit_to_resolved_makes_the_next_firing_a_new_alert(scene, polled)
     posts = [call for call in await scene.twin.calls() if call["method"] in ("chat.postMessage", "chat.startStream")]
     assert all(call["args"].get("thread_ts") for call in posts if call["args"].get("attachments") is None)
+
+
+async def an_edit_to_resolved_makes_the_next_firing_a_new_alert(scene: Scene, first: str) -> None:
+    channel = next(
+        str(call["args"]["channel"])
+        for call in await scene.twin.calls("reactions.add")
+        if call["args"]["timestamp"] == first
+    )
+    text = HOSTILE.replace("FIRING:1", "RESOLVED")
+    await scene.pager.chat_update(channel=channel, ts=first, text=text, attachments=[{"fields": FIELDS}])
+    anew = await scene.post("poll-alerts")
+    trigger = await scene.lea.only(wait_seconds=30)
+    assert [message["ts"] for message in trigger["inbox_messages"]] == [anew], "nothing is asked about the edit"
+    arguments = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "message": "It is the log again."}
+    await scene.lea.uses("slack-reply", lease=trigger["lease"]["token"], **arguments)
+    assert "It is the log again." in (await scene.answered("poll-alerts", anew)).answers[0]

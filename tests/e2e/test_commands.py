@@ -94,6 +94,7 @@ async def test_people_look_after_their_own_work_and_nobody_else_sees_it(stage: S
     assert "Your remark is stored." in await people.types("feedback It is quick.")
 
     await who_may_not_is_refused(people)
+    await messages_can_be_stopped(people, lead)
     await several_things_are_stopped_one_by_one(people, lead)
     assert all("thread_ts" in call["args"] for call in await people.twin.calls("chat.postMessage"))
     published = await people.twin.calls("views.publish", ok=True)
@@ -139,6 +140,29 @@ async def tasks_can_be_stopped(people: People, lead: Visitor, trigger: dict[str,
     await people.home_with("alice", "Count the lines")
     assert await people.types("stop") == "It is being stopped."
     assert "You have no open tasks" in await people.types("tasks")
+
+
+async def messages_can_be_stopped(people: People, lead: Visitor) -> None:
+    """Work of a polling agent without a stream, by command and by word."""
+    for way in ("/swarm stop", "!stop"):
+        ts = await people.twin.say("@swarm a long job")
+        trigger = await asked(lead)
+        if way == "!stop":
+            await people.twin.say("!stop", thread=ts)
+        else:
+            assert "Nothing of yours runs here." in await people.types("stop", user="bob")
+            assert await people.types("stop") == "It is being stopped."
+        await people.twin.until(ts, lambda seen: "octagonal_sign" in seen.emoji and len(seen.answers) == 1)
+        line = [call for call in await people.twin.calls("chat.postMessage") if call["args"]["thread_ts"] == ts]
+        assert [call["args"]["text"] for call in line] == ["🛑 Stopped by <@U000ALICE>."]
+        token = trigger["lease"]["token"]
+        assert (await lead.post("/leases/renew", {"tokens": [token]}))["lost"] == [token]
+        arguments = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "message": "Done."}
+        late = await lead.tool("slack-reply", token, **arguments)
+        assert (late.is_error, "was stopped by <@U000ALICE>" in str(late.content)) == (True, True)
+        assert "(stopped by" in await people.types(
+            f"explain {people.twin.base_url}/archives/C0GENERAL/p{ts.replace('.', '')}"
+        )
 
 
 async def who_may_not_is_refused(people: People) -> None:

@@ -330,6 +330,82 @@ async def test_what_slack_repeats_is_counted_once(world: World, pager: Pager) ->
     assert len(await world.inbox_messages(first)) == 1
 
 
+def edited(post: SlackMessage, text: str, *, at: float = 1, **more: Any) -> MessageEdited:
+    """What Slack tells of ``chat.update``; an edit of attachments only has no mark."""
+    mark = None if "attachments" in more else f"{float(post.ts) + at:.6f}"
+    return MessageEdited(message=replace(post, text=text, edited_ts=mark, **more), previous_text=post.text)
+
+
+RED, GREEN = '[{"color":"a30200"}]', '[{"color":"2eb886"}]'
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [(FIRING.replace("FIRING:1", "RESOLVED"), {}), (FIRING, {"attachments": GREEN}), (f"~{FIRING}~ Closed", {})],
+)
+async def test_a_group_ends_when_its_bot_edits_the_alert_to_a_resolved_state(
+    world: World, text: str, more: dict[str, Any]
+) -> None:
+    lead, pager = await world.lead(), Pager(world)
+    first = await pager.posts(FIRING, attachments=RED)
+    await world.answers(lead, await world.only(lead), "it is the log")
+    assert await world.inbox_messages(await pager.posts(AGAIN, 60, attachments=RED)) == []
+    shown = await pager.shown()
+    for _ in range(2):
+        await world.ingest.handle(edited(first, text, **more))
+    assert await world.poll(lead) == [], "nobody is asked about an edit"
+    told = [reason for reason in await pager.reasons(first) if reason and "resolved" in reason]
+    assert told == ["its bot has edited it to a resolved state, so the next equal alert is a new one"]
+    anew = await pager.posts(AGAIN, 120, attachments=RED)
+    (trigger,) = await world.poll(lead)
+    assert trigger.inbox_messages[0].ts == anew.ts
+    repeat = await pager.posts(AGAIN, 180, attachments=RED)
+    assert await pager.reasons(repeat) == [f"it repeats the alert C1:{anew.ts}, which an agent has"]
+    await world.later(DAY)
+    assert (await pager.shown())[: len(shown)] == shown
+    assert len(await pager.shown()) == len(shown) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (AGAIN, {}),
+        (FIRING.replace("FIRING", "ACKNOWLEDGED"), {}),
+        (f"{FIRING} (assigned to bob)", {}),
+        (FIRING, {"attachments": '[{"color":"daa038"}]'}),
+        (FIRING, {"attachments": '[{"color":"a30200"},{"from_url":"https://g.test","color":"36a64f"}]'}),
+    ],
+)
+async def test_no_other_edit_ends_a_group(world: World, pager: Pager, text: str, more: dict[str, Any]) -> None:
+    first = await pager.posts(FIRING, attachments=RED)
+    await world.ingest.handle(edited(first, text, **more))
+    assert await world.inbox_messages(await pager.posts(AGAIN, 60, attachments=RED)) == []
+
+
+async def test_new_figures_in_an_alert_that_is_always_green_end_no_group(world: World, pager: Pager) -> None:
+    first = await pager.posts(FIRING, attachments=GREEN)
+    await world.ingest.handle(edited(first, AGAIN, attachments=GREEN))
+    assert await world.inbox_messages(await pager.posts(AGAIN, 60, attachments=GREEN)) == []
+
+
+async def test_a_repeat_that_is_resolved_ends_the_group_and_the_count_stays(world: World, pager: Pager) -> None:
+    await pager.posts(FIRING)
+    for at in (60, 61):
+        repeat = await pager.posts(AGAIN, at)
+    await world.ingest.handle(edited(repeat, "[RESOLVED] Disk full on db1"))
+    await world.later(60)
+    assert (await pager.shown())[-1] == f"This alert came again 2 times, last {clock_of(repeat)}."
+    assert len(await world.inbox_messages(await pager.posts(AGAIN, 120))) == 1
+
+
+async def test_a_person_who_says_resolved_ends_no_group(world: World, pager: Pager) -> None:
+    first = await pager.posts(FIRING)
+    said_so = await world.hears(replace(said("over", ts=f"{pager.start + 5}.000001"), thread_ts=first.ts))
+    await world.ingest.handle(edit(said_so, "resolved"))
+    assert await world.inbox_messages(await pager.posts(AGAIN, 60)) == []
+
+
 @pytest.mark.both_engines
 async def test_two_processes_that_get_alerts_at_once_make_one_group_with_an_exact_count(
     world: World, pager: Pager, database_url: str

@@ -379,6 +379,56 @@ async def test_a_task_for_which_nobody_has_asked_is_listed_to_nobody(world: Worl
     assert await answered(world, "stop") == WorkStopped(stopped=0)
 
 
+@pytest.mark.both_engines
+@pytest.mark.req("CHAN-02")
+async def test_totals_count_what_nobody_has_asked_for_only_for_operators(world: World) -> None:
+    world = overthinking(world)
+    lead, worker = await world.lead(), await world.worker()
+
+    async def seen() -> list[int]:
+        status, listed = await answered(world, "status"), await answered(world, "agents")
+        assert isinstance(status, SwarmCondition)
+        assert isinstance(listed, AgentList)
+        loads = [(agent.load.running, agent.load.open_tasks) for agent in listed.agents]
+        assert [(one.load.running, one.load.open_tasks) for one in status.agents] == loads
+        return [
+            status.inbox_unread,
+            status.oldest_unread_seconds,
+            status.tasks_open,
+            *(n for load in loads for n in load),
+        ]
+
+    async def told_operators() -> list[int]:
+        backlog = await world.services.overview.backlog()
+        loads = [member.load for member in await world.services.team.members()]
+        return [
+            backlog.inbox_unread,
+            backlog.tasks_open,
+            *(n for load in loads for n in (load.running, load.open_tasks)),
+        ]
+
+    await world.says("count the lines")
+    world.clock.advance(90)
+    nothing = [0, 0, 0, 0, 0, 0, 0]
+    assert (await seen(), (await told_operators())[:2]) == (nothing, [1, 0])
+    trigger = await world.only(lead, hold=True)
+    assert await seen() == nothing
+    run = holding(trigger, lead)
+    await world.services.delegations.delegate(run, trigger.inbox_messages[0].id, worker.name, brief("Count."))
+    await world.only(worker)
+    assert await seen() == nothing
+    assert await told_operators() == [0, 1, 1, 0, 1, 1]
+    await world.says(f"{BOT} and you?")
+    await world.says(f"{BOT} and again?")
+    await world.poll(lead, limit=1)
+    world.clock.advance(30)
+    assert await seen() == [1, 30, 0, 1, 0, 0, 0]
+    other = await world.says("and the words")
+    await world.poll(lead)
+    await world.says(f"{BOT} please", thread=other)  # behind the silent run
+    assert await seen() == [1, 0, 0, 2, 0, 0, 0]
+
+
 @pytest.mark.req("CHAN-02")
 async def test_explain_does_not_reveal_an_answer_that_is_withheld(world: World) -> None:
     world = overthinking(world)

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
 from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.channel_policy import ChannelPolicy
+from swarm.domain.channel_policy import ChannelPolicy, Listen
+from swarm.domain.errors import Conflict
+from swarm.domain.model.inbox import REACTION_STOPPED as STOPPED
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.runs import RunOutcome, RunStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.explain import Explanations
-from swarm.services.runs.run_control import COMPLETE_TEXT
+from swarm.services.runs.run_control import COMPLETE_TEXT, stop_own
+from swarm.store import agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
+from swarm.store.threads import open_work
+from swarm.store.threads.open_work import JUST_STOPPED_SECONDS
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
+from tests.support.live import playing
 from tests.support.runs import asked, now
+from tests.support.slack import is_busy
 from tests.support.tasks import asked_and_handed, hand, status_of, work_of
 from tests.support.world import BOT, ME, World, holding, said, texts
 
@@ -38,6 +48,9 @@ async def stopped_by(world: World, run: Run) -> str | None:
 async def end(world: World, run: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> None:
     await close(world, run, outcome)
     await world.database.write(runs.end, run.id, outcome.step)
+    agent = await world.database.read(agents.by_id, run.agent_id)
+    assert agent
+    await world.services.work.finish(agent, [run.lease_token], FinishOutcome.DISMISSED, "it is answered")
 
 
 async def close(world: World, run: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> bool:
@@ -220,6 +233,220 @@ async def test_in_a_direct_message_it_counts_once_however_often_slack_tells_of_i
     assert await stopped_by(world, later) is None
     told = await world.rows("SELECT change FROM history WHERE change LIKE 'route.stop'")
     assert len(told) == 1
+
+
+# What a polling agent does without a stream
+
+LINE = "🛑 Stopped by <@{person}>."
+
+
+async def typed(world: World, root: SlackMessage) -> None:
+    await world.says("!stop", thread=root)
+
+
+async def pressed_in_slack(world: World, root: SlackMessage) -> None:
+    await world.turn_control.stop_session(session(root))
+
+
+async def commanded(world: World, root: SlackMessage) -> None:
+    (thread,) = await world.rows("SELECT id FROM threads WHERE channel = 'C1'")
+    assert await world.database.write(stop_own, thread["id"], "U1", world.operating_policy) == 1
+
+
+WAYS = [typed, pressed_in_slack, commanded]
+
+
+async def marks(world: World, message: SlackMessage) -> set[str]:
+    await world.send()
+    return {emoji for ts, emoji in world.slack.reactions if ts == message.ts} - {"eyes"}
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("stop", WAYS)
+async def test_every_way_ends_the_work_on_a_message_in_the_same_way(
+    world: World, stop: Callable[[World, SlackMessage], Awaitable[None]]
+) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job")
+    await world.sweep()
+    trigger = await world.only(lead, hold=True)
+    await stop(world, root)
+    assert (await world.inbox_message(root)).status is InboxStatus.DISMISSED
+    assert await marks(world, root) == {STOPPED}
+    assert world.slack.posts == [LINE.format(person="U1")]
+    assert (await world.services.work.renew(lead, [trigger.lease_token])).renewed.lost == (trigger.lease_token,)
+    with pytest.raises(Conflict, match="This inbox message was stopped by <@U1>") as refused:
+        await world.answers(lead, trigger, "It is done.")
+    assert "post nothing more" in str(refused.value.hint)
+    with pytest.raises(Conflict, match="stopped by <@U1>"):
+        await world.services.streams.open(holding(trigger, lead), inbox_message_id=trigger.inbox_messages[0].id)
+    assert await world.poll(lead) == []
+    explained = await Explanations(world.database, ME.team).explain(f"C1:{root.ts}")
+    assert explained["entries"][0]["timeline"][-1]["reason"] == "stopped by <@U1>"
+    later = await world.says("once more", thread=root)
+    assert (await world.only(lead)).inbox_messages[0].ts == later.ts
+
+
+async def test_a_stopped_stream_takes_no_reply_either(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job")
+    trigger = await world.only(lead)
+    caller = holding(trigger, lead)
+    async with playing(world) as show:
+        await world.services.streams.open(caller, inbox_message_id=trigger.inbox_messages[0].id, text="On and on")
+        await world.says("!stop", thread=root)
+        await show.over(root)
+    with pytest.raises(Conflict, match="This inbox message was stopped by <@U1>"):
+        await world.services.replies.reply(caller, trigger.inbox_messages[0].id, "It is done.")
+    assert await marks(world, root) == {STOPPED}
+
+
+@pytest.mark.both_engines
+async def test_two_stops_at_once_are_one_and_the_agent_gets_neither(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job")
+    await world.only(lead)
+    stops = await asyncio.gather(*(world.says("!stop", thread=root, by=by) for by in ("U1", "U2")))
+    (one,) = await world.rows("SELECT reason FROM history WHERE change = 'inbox.dismiss'")
+    await world.send()
+    assert world.slack.posts == [f"🛑 {one['reason'].capitalize().replace('u', 'U')}."]
+    assert [await world.inbox_messages(stop) for stop in stops] == [[], []]
+    assert await world.poll(lead) == []
+
+
+async def test_a_minute_after_a_stop_or_behind_new_work_it_is_a_message_again(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job")
+    await world.only(lead)
+    await world.says("!stop", thread=root)
+    newer = await world.says("another job", thread=root)
+    behind = await world.says("!stop", thread=root)
+    assert texts(await world.poll(lead)) == [["another job", "!stop"]]
+    assert newer.ts < behind.ts
+    await world.says("!stop", thread=root)
+    world.clock.advance(JUST_STOPPED_SECONDS + 1)
+    late = await world.says("!stop", thread=root)
+    assert (await world.inbox_message(late)).agent_id == lead.id
+
+
+async def test_what_no_agent_has_begun_waits_on(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job")
+    await world.only(lead)
+    queued = await world.says("and this", thread=root)
+    await world.says("!stop", thread=root)
+    assert (await world.inbox_message(queued)).status is InboxStatus.UNREAD
+    assert texts(await world.poll(lead)) == [["and this"]]
+
+
+async def test_a_question_that_waits_for_an_answer_is_stopped_too(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} deploy")
+    trigger = await world.only(lead)
+    await world.services.replies.reply(holding(trigger, lead), trigger.inbox_messages[0].id, "Where?", wait=True)
+    stop = await world.says("!stop", thread=root)
+    assert ((await world.inbox_message(root)).status, await world.inbox_messages(stop)) == (InboxStatus.DISMISSED, [])
+    assert await marks(world, root) == {STOPPED}
+    assert world.slack.posts == ["Where?", LINE.format(person="U1")]
+
+
+@pytest.mark.both_engines
+async def test_a_command_stops_only_what_was_asked_for_by_its_person_last(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job")
+    await world.says("please", thread=root, by="U2")
+    await world.only(lead)
+    found = [
+        await world.database.read(open_work.stoppable_threads, ME.team, "C1", person) for person in ("U1", "U2", "U3")
+    ]
+    (thread_id,) = found[1]
+    assert found == [[], [thread_id], []]
+    for person, stopped in (("U1", 0), ("U2", 1), ("U2", 0)):
+        assert await world.database.write(stop_own, thread_id, person, world.operating_policy) == stopped
+    assert await world.database.read(open_work.stoppable_threads, ME.team, "C1", "U2") == []
+
+
+async def test_all_agents_at_work_are_stopped_and_the_thread_is_told_once(world: World) -> None:
+    agents_at_work = [await world.lead(), await world.worker("a")]
+    root = await world.says("swarm#lead swarm#a look")
+    for agent in agents_at_work:
+        await world.only(agent)
+    await world.says("!stop", thread=root, by="U2")
+    assert {entry.status for entry in await world.inbox_messages(root)} == {InboxStatus.DISMISSED}
+    assert (await marks(world, root), world.slack.posts) == ({STOPPED}, [LINE.format(person="U2")])
+
+
+async def test_in_a_direct_message_it_ends_such_work_as_well_and_older_work_after_it(world: World) -> None:
+    lead = await world.lead()
+    jobs = []
+    for text in ("first", "second"):
+        jobs.append(await world.hears(direct(text)))
+        await world.only(lead)
+        world.clock.advance(10)
+    for ended in (1, 2):
+        stop = await world.hears(direct("!stop"))
+        assert await world.inbox_messages(stop) == []
+        statuses = [(await world.inbox_message(job)).status for job in jobs]
+        assert statuses.count(InboxStatus.DISMISSED) == ended
+        assert statuses[1] is InboxStatus.DISMISSED
+
+
+async def test_who_may_not_speak_here_ends_no_such_work(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job")
+    await world.only(lead)
+    refusing = world.governed_by(ONLY_U1)
+    await refusing.says("!stop", thread=root, by="U2")
+    await refusing.turn_control.stop_session(session(root, by="U2"))
+    assert (await world.inbox_message(root)).status is InboxStatus.CLAIMED
+
+
+async def test_while_slack_is_down_the_work_ends_and_people_see_it_later(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job")
+    await world.only(lead)
+    await world.send()
+    world.slack.script.append(is_busy(30))
+    world.slack.reaction_script.append(is_busy(30))
+    await world.says("!stop", thread=root)
+    await world.send()
+    assert ((await world.inbox_message(root)).status, world.slack.posts) == (InboxStatus.DISMISSED, [])
+    world.clock.advance(31)
+    assert await marks(world, root) == {STOPPED}
+    assert world.slack.posts == [LINE.format(person="U1")]
+
+
+@pytest.mark.req("CHAN-02")
+@pytest.mark.parametrize("stop", [typed, pressed_in_slack])
+async def test_silent_work_ends_silently(world: World, stop: Callable[[World, SlackMessage], Awaitable[None]]) -> None:
+    qa = world.governed_by(OperatingPolicy(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)}))
+    lead = await qa.lead()
+    root = await qa.says("Does anybody know the plan?")
+    trigger = await qa.only(lead)
+    (thread,) = await qa.rows("SELECT id FROM threads")
+    assert await qa.database.write(stop_own, thread["id"], "U1", qa.operating_policy) == 0
+    assert await qa.database.read(open_work.stoppable_threads, ME.team, "C1", "U1") == []
+    await stop(qa, root)
+    assert (await qa.inbox_message(root)).status is InboxStatus.DISMISSED
+    ends = await qa.rows("SELECT change FROM history WHERE change LIKE 'silence.%'")
+    assert [row["change"] for row in ends] == ["silence.stopped"]
+    with pytest.raises(Conflict, match="stopped by"):
+        await qa.answers(lead, trigger, "Here it is.")
+    assert await qa.rows("SELECT kind, text FROM deliveries") == []
+
+
+@pytest.mark.req("LOOP-16")
+@pytest.mark.parametrize("stop", WAYS)
+async def test_every_way_cancels_a_task_that_its_worker_has_not_begun(
+    world: World, stop: Callable[[World, SlackMessage], Awaitable[None]]
+) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker)
+    await stop(world, handed.root)
+    assert await status_of(world, handed.task_id) is TaskStatus.CANCELLED
+    await world.send()
+    (line,) = [post for post in world.slack.posts if "<@U1>" in post]
+    assert "was cancelled by <@U1>." in line
 
 
 # The button

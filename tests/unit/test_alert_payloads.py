@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from swarm.domain.text.fingerprints import fingerprint
+from swarm.domain.text.fingerprints import fingerprint, turned_resolved
 from swarm.slack.incoming.fields import MAX_JSON_CHARACTERS
 from tests.support.every import every
 from tests.unit.test_message_text import BOT, PERSON, read
@@ -235,3 +235,38 @@ def test_a_fingerprint_is_of_a_bot_and_of_colours_and_needs_words() -> None:
     assert fingerprint("B1", "CPU") != fingerprint("B2", "CPU")
     assert fingerprint("B1", "CPU", '[{"color":"danger"}]') != fingerprint("B1", "CPU", '[{"color":"good"}]')
     assert fingerprint("B1", "12:30 93% #17") is None
+
+
+def colour(name: str, **more: Any) -> str:
+    return orjson.dumps([{"color": name, **more}]).decode()
+
+
+@every(
+    ("before", "after", "attachments", "is_resolved"),
+    [
+        ("[FIRING:1] CPU", "[RESOLVED] CPU", "", True),
+        (None, "Recovered: CPU", "", True),
+        ("CPU", "~CPU~ back to normal", "", True),
+        ("PROBLEM", "OK: CPU", "", True),
+        ("CPU", ":large_green_circle: CPU", "", True),
+        ("CPU", "CPU", colour("good"), True),
+        ("CPU", "CPU", colour("#36a64f"), True),
+        ("CPU", "CPU", colour("3a5"), True),
+        ("CPU", "CPU", colour("danger"), False),
+        ("CPU", "CPU", colour("daa038"), False),
+        ("CPU", "CPU", colour("439fe0"), False),
+        ("CPU", "CPU", colour("808080"), False),
+        ("CPU", "CPU", colour("36a64f", from_url="https://g.test"), False),
+        ("CPU", "CPU", '[{"color":"good', False),
+        ("CPU", "CPU", '{"color":"good"}', False),
+        ("CPU", "CPU", '["good", 1]', False),
+        ("0 resolved, 2 firing", "1 resolved, 1 firing", "", False),
+        ("Unresolved", "Unresolved, ok_hand, token, disclosed", "", False),
+        ("Triggered", "Acknowledged by bob", "", False),
+        ("CPU", "CPU " + "x " * 10_000 + "resolved", "", False),
+    ],
+)
+def test_an_edit_that_says_that_an_alert_is_over(
+    before: str | None, after: str, attachments: str, is_resolved: bool
+) -> None:
+    assert turned_resolved(before, after, attachments) is is_resolved

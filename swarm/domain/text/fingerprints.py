@@ -1,4 +1,5 @@
-"""Fingerprints of alerts: equal for the same alert with other figures, times and ids.
+"""Fingerprints of alerts, which are equal for the same alert with other figures, times and ids, and the resolved state
+of edited alerts.
 
 What changes from one repeat to the next is left out: numbers with their units, dates and times, ids, hexadecimal
 numbers, queries of addresses. What names the thing that is affected stays, because an alert about another host must not
@@ -11,6 +12,8 @@ from __future__ import annotations
 import hashlib
 import re
 from typing import Final
+
+import orjson
 
 MOST_CHARACTERS: Final = 10_000
 """Only this much of an alert is compared."""
@@ -36,6 +39,10 @@ _TOKEN: Final = re.compile(
 _NAMED: Final = re.compile(r"[^\W\d_]+\d{1,3}[a-z]?", re.IGNORECASE)  # db1, p99, s3
 _HEX: Final = re.compile(r"[0-9a-f]{6,}", re.IGNORECASE)
 _COLOUR: Final = re.compile(r'"color":"(#?\w+)"')
+_RESOLVED: Final = re.compile(r"\b(?:resolved|recovered|recovery|closed|cleared|ok|normal)\b|🟢|:large_green_circle:")
+_PREVIEW: Final = frozenset({"from_url", "original_url", "is_share"})
+_RGB: Final = re.compile(r"#?([0-9a-f]{1,2})([0-9a-f]{1,2})([0-9a-f]{1,2})", re.IGNORECASE)
+_CLEARLY: Final = 1.2
 _ID_IN_PATH: Final = re.compile(r"[A-Z0-9]{6,}|.*\d.*")
 
 
@@ -46,6 +53,34 @@ def fingerprint(bot: str, text: str, attachments: str = "") -> str | None:
         return None
     colours = _COLOUR.findall(attachments)
     return hashlib.sha256("\n".join([bot, " ".join(words), *colours]).encode("utf-8", "replace")).hexdigest()
+
+
+def turned_resolved(previous_text: str | None, text: str, attachments: str = "") -> bool:
+    """Whether an edit says that an alert is over: by a word that was not there before, or by the colour green.
+
+    ``attachments`` are JSON text. Previews of links have colours of their own, which say nothing.
+    """
+    said = [set(_RESOLVED.findall(words[:MOST_CHARACTERS].casefold())) for words in (previous_text or "", text)]
+    return bool(said[1] - said[0]) or any(map(_is_green, _own_colours(attachments)))
+
+
+def _own_colours(attachments: str) -> list[str]:
+    try:
+        found = orjson.loads(attachments)
+    except orjson.JSONDecodeError:  # none, or cut
+        return []
+    own = (
+        [one for one in found if isinstance(one, dict) and not _PREVIEW & one.keys()] if isinstance(found, list) else []
+    )
+    return [str(one.get("color")) for one in own]
+
+
+def _is_green(colour: str) -> bool:
+    """Whether a colour of Slack is green: ``good``, or a hexadecimal one of which green is by far the largest part."""
+    if not (found := _RGB.fullmatch(colour)):
+        return colour == "good"
+    red, green, blue = (int(part * (3 - len(part)), 16) for part in found.groups())
+    return green > _CLEARLY * max(red, blue)
 
 
 def _kept(found: re.Match[str]) -> str:

@@ -9,24 +9,37 @@ not answer in time, the message waits in the database (`verify`).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from swarm.domain.access import NOTHING_MISSING, STANDING_MISSING, Me, MissingFacts
 from swarm.domain.model.inbox import NoticeKind
-from swarm.domain.model.threads import FLAT, Author, MessageDeleted, MessageEdited, SlackEvent, SlackMessage, Thread
+from swarm.domain.model.threads import (
+    FLAT,
+    Author,
+    AuthorKind,
+    MessageDeleted,
+    MessageEdited,
+    SlackEvent,
+    SlackMessage,
+    Thread,
+)
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, RoutingOutcome, names_swarm
+from swarm.domain.text.fingerprints import turned_resolved
 from swarm.services.intake.decisions import Routing
 from swarm.services.intake.posted import Posted, PostedMessages
 from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.rules.task_threads import concerned
-from swarm.store import forgotten
+from swarm.store import forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
 from swarm.store.threads import alerts, early, threads, transcript
+
+_RESOLVED: Final = "its bot has edited it to a resolved state, so the next equal alert is a new one"
 
 
 class Ingest:
@@ -107,6 +120,7 @@ class Ingest:
         """
         team = self._me.team
         (message,) = self._posted.placed(tx, [event.message])
+        self._end_if_resolved(tx, message, event.previous_text)
         if message.edited_ts is None or self._me.wrote(message.author):
             return NOTHING_MISSING  # Slack unfurled a link, or the post is the swarm's own
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
@@ -152,6 +166,23 @@ class Ingest:
         else:
             self._route_edit(tx, routing)
         return NOTHING_MISSING
+
+    def _end_if_resolved(self, tx: Transaction, message: SlackMessage, previous_text: str | None) -> None:
+        """Ends the group of an alert that its bot has edited to a resolved state. No agent is told of the edit itself.
+
+        Slack marks no edit by a bot that changes blocks or attachments only, so the mark of an edit is not needed.
+        """
+        team, channel = self._me.team, message.channel
+        group = alerts.group_of(tx, team, channel, message.ts) if message.author.kind is AuthorKind.BOT else None
+        if group is None or self._posted.decisions.digest(message) == group[1]:
+            return
+        first_ts, digest = group
+        if not turned_resolved(previous_text, message.text, message.attachments):
+            return
+        alerts.lock(tx, team, [(channel, digest)])  # a repeat that is being stored belongs to the group
+        thread = threads.find(tx, team, channel, first_ts)
+        if thread and alerts.end(tx, team, channel, first_ts):
+            history.record(tx, "alert.end", f"{channel}:{message.ts}", thread_id=thread.id, reason=_RESOLVED)
 
     def _changed_early(self, tx: Transaction, message: SlackMessage) -> Thread | None:
         """Changes a reply that is kept in case its thread is opened later. Returns the thread if it has been opened."""

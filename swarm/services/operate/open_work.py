@@ -1,4 +1,4 @@
-"""The open work of people, and the swarm's condition, as people see them.
+"""The open work of people, and the swarm's condition, as people see them: without work for which nobody has asked.
 
 Nothing is locked, and the cost does not grow with finished work.
 """
@@ -126,7 +126,7 @@ def _link(tx: Transaction, request: HumanRequest, me: Me) -> str:
 
 def team(tx: Transaction, operating_policy: OperatingPolicy) -> tuple[AgentCard, ...]:
     """Returns all agents, oldest first."""
-    loads = agents.loads(tx)
+    loads = agents.loads(tx, shown_only=True)
     return tuple(
         AgentCard(
             name=one.agent.name,
@@ -150,12 +150,12 @@ def condition(
     tx: Transaction, person: Author, channel: str, is_visible: bool, operating_policy: OperatingPolicy
 ) -> SwarmCondition:
     """Returns whether the swarm is well, and who answers in a conversation."""
-    unread, oldest = open_counts.unread(tx)
+    unread, oldest = open_counts.unread(tx, shown_only=True)
     return SwarmCondition(
         agents=usable(team(tx, operating_policy), person, channel, operating_policy),
         inbox_unread=unread,
         oldest_unread_seconds=max(tx.now - oldest, 0) // SECOND if oldest is not None else 0,
-        tasks_open=open_counts.tasks_open(tx),
+        tasks_open=open_counts.tasks_shown(tx),
         here=_listening(tx, channel, is_visible, operating_policy),
     )
 

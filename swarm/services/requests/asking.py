@@ -40,6 +40,7 @@ from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import card_text, outcome_text
+from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import show_answered, show_stopped
 from swarm.store import agents, deliveries, grants, requests, tasks
@@ -315,15 +316,16 @@ def stop_waiting(
     found = requests.open_in_thread(tx, thread.id)
     if own_only:
         found = [request for request in found if request.requester == person]
+    reason = STOPPED_BY.format(person=person)
     waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
     for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
-        runs.end(tx, run_id, RunStep.STOP, f"stopped by <@{person}>")
+        runs.end(tx, run_id, RunStep.STOP, reason)
     for request in found:
-        cancel(tx, request, f"stopped by <@{person}>", person)
+        cancel(tx, request, reason, person)
     for inbox_message_id in sorted({one for request in found for one in request.inbox_message_ids}):
         inbox_message = inbox.locked(tx, inbox_message_id)
         if inbox_message and inbox_message.status is InboxStatus.WAITING:
-            inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=f"stopped by <@{person}>")
+            inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
             show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
     return len(found)
 

@@ -12,14 +12,15 @@ A thread is identified by an inbox message, a task or its own id, and is visible
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Withdrawn
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import FOR_CREATORS, InboxStatus
+from swarm.domain.model.inbox import FOR_CREATORS, InboxStatus, InboxStep
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
-from swarm.store import tasks
+from swarm.store import history, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
 from swarm.store.inbox.inbox import InboxMessage
@@ -27,6 +28,11 @@ from swarm.store.inbox.leases import Lease
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
+STOPPED_BY: Final = "stopped by <@{person}>"
+"""Why a message was dismissed that a person has stopped."""
+
+_STOPPED = STOPPED_BY.partition(" ")[0]
+_DISMISSED = f"inbox.{InboxStep.DISMISS}"
 _POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."
 _ENDED_BY_OTHERS = frozenset({TaskStatus.CANCELLED, TaskStatus.DECLINED, TaskStatus.DEAD})
 _ACCEPT_FIRST = "Take it with accept-task, or return it with decline-task."
@@ -254,7 +260,17 @@ def _checked(tx: Transaction, inbox_message: InboxMessage, token: str | None, le
     """Returns the lease if it covers the message and lets its run act."""
     if inbox_message.claims == 0:
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
+    if how := _stopped(tx, inbox_message):
+        raise Conflict(f"This inbox message was {how}.", hint="Stop working on it, and post nothing more.")
     return _current(tx, inbox_message, "inbox message", token, lease)
+
+
+def _stopped(tx: Transaction, inbox_message: InboxMessage) -> str | None:
+    """Returns by whom a message was stopped; None if it was not."""
+    if inbox_message.status is not InboxStatus.DISMISSED:
+        return None
+    reasons = [row["reason"] for row in history.of_subject(tx, inbox_message.id) if row["change"] == _DISMISSED]
+    return str(reasons[-1]) if reasons and str(reasons[-1]).startswith(_STOPPED) else None
 
 
 def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease | None) -> Lease:

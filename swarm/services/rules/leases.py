@@ -32,7 +32,7 @@ from swarm.domain.watchers import LeaseRefused
 from swarm.services.rules import task_ends
 from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.participants import began
-from swarm.services.rules.silence import stay_silent
+from swarm.services.rules.silence import all_silent, stay_silent
 from swarm.services.rules.system_messages import show_all_answered, show_failed, show_stopped
 from swarm.store import agent_messages, agents, history, tasks
 from swarm.store.bridge.transaction import Transaction
@@ -301,20 +301,24 @@ def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, opera
 def stop(tx: Transaction, thread: Thread, tokens: Iterable[str], reason: str, operating_policy: OperatingPolicy) -> int:
     """Ends leases at a person's request: their messages need no answer any more. The thread must be locked.
 
-    Returns the number of leases that ended. Messages for which nobody has asked are left alone.
+    Returns the number of leases whose end people may see. Work for which nobody has asked ends without a mark.
     """
-    stopped = 0
-    for token, members in sorted(inbox.members_of(tx, sorted(leases.locked(tx, tokens)), lock=True).items()):
-        lease = leases.by_token(tx, token)
-        claimed = _claimed(lease, members) if lease else []
-        if lease is None or not claimed or all(message.silent for message in claimed):
+    shown = 0
+    found = leases.locked(tx, tokens)
+    for token, members in sorted(inbox.members_of(tx, sorted(found), lock=True).items()):
+        claimed = _claimed(found[token], members)
+        if not claimed or not leases.end(tx, token, LeaseEnd.CANCELLED):
             continue
         for inbox_message in claimed:
             inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
-            show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
-        stopped += leases.end(tx, token, LeaseEnd.CANCELLED)
-        _unlock(tx, lease)
-    return stopped
+            if not inbox_message.silent:
+                show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
+        if all_silent(claimed):
+            stay_silent(tx, thread, SilentEnd.STOPPED, claimed[0].agent_id, claimed[0].id, reason)
+        else:
+            shown += 1
+        _unlock(tx, found[token])
+    return shown
 
 
 def end_if_resolved(tx: Transaction, lease: Lease, *, even_if_held: bool = False) -> None:

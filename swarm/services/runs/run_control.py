@@ -19,6 +19,7 @@ from typing import Final
 import structlog
 
 from swarm.domain.access import Denial, Me, why_press_refused
+from swarm.domain.answers import wording
 from swarm.domain.button_actions import (
     ESCALATE_ACTION,
     FEEDBACK_ACTION,
@@ -39,15 +40,15 @@ from swarm.domain.model.agents import Reach
 from swarm.domain.model.feedback import Reason
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
-from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus
+from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.services.requests.asking import stop_waiting
 from swarm.services.rules import silence, task_ends
 from swarm.services.rules.escalations import escalate
-from swarm.services.rules.fencing import lock_task
-from swarm.services.rules.leases import stop
+from swarm.services.rules.fencing import STOPPED_BY, lock_task
+from swarm.services.rules.leases import claimed_members, stop
 from swarm.services.rules.participants import (
     LIMITED_TEXT,
     UNVERIFIED_TEXT,
@@ -55,13 +56,16 @@ from swarm.services.rules.participants import (
     is_first_refusal,
     limited_since,
 )
+from swarm.services.rules.reply import last_person
 from swarm.services.rules.system_messages import (
     RETRY_IMPOSSIBLE,
     RETRY_TAKEN,
     RETRY_TAKEN_BY,
+    post_message,
     replace_retry,
     show_anew,
     show_answered,
+    show_stopped,
     tell_person,
 )
 from swarm.services.runs.feedback import (
@@ -75,10 +79,11 @@ from swarm.store import agents, deliveries, history, idempotency_keys, requests,
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
-from swarm.store.threads import threads
+from swarm.store.threads import open_work, threads
 
 STOPPED_TEXT: Final = "It is being stopped."
 OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
@@ -134,11 +139,7 @@ class RunControl:
         if denied:
             self._tell_refused(tx, found, stopped, person, denied)
             return 0
-        thread = threads.locked(tx, found.id)
-        _cancel_asking_tasks(tx, thread, stopped.user_id, self._operating_policy)
-        count = _stop_polling(tx, thread, stopped.user_id, self._operating_policy)
-        count += stop_waiting(tx, thread, stopped.user_id, self._operating_policy)
-        return count + runs.request_stop(tx, stopped.user_id, thread_id=thread.id)
+        return stop_work(tx, threads.locked(tx, found.id), stopped.user_id, self._operating_policy)
 
     def _tell_refused(
         self, tx: Transaction, thread: Thread, stopped: SessionStopped, person: Author, denied: Denial
@@ -254,16 +255,16 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
     Also true for a ``!stop`` that was already handled: when repeated, it is still not a message for an agent.
     """
     if thread:
-        return runs.can_stop_in_thread(tx, thread.id)
+        return open_work.can_stop_in_thread(tx, thread.id)
     if not message.is_root or message.channel_type is not ChannelType.DM:
         return False
     obeyed = idempotency_keys.result(tx, _stop_receipt(team, message)) is not None
-    return obeyed or runs.latest_to_stop(tx, team, message.channel) is not None
+    return obeyed or open_work.latest_to_stop(tx, team, message.channel) is not None
 
 
 def stoppable_agents(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> frozenset[str]:
     """Returns the ids of the agents whose work a ``!stop`` would end, under the conditions of `can_stop`."""
-    thread_id = thread.id if thread else runs.latest_to_stop(tx, team, message.channel)
+    thread_id = thread.id if thread else open_work.latest_to_stop(tx, team, message.channel)
     return agents_at_work(tx, thread_id) if thread_id else frozenset()
 
 
@@ -282,7 +283,7 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_pol
     if not idempotency_keys.record(tx, key):
         return None
     idempotency_keys.complete(tx, key, _STOPPED)
-    thread_id = runs.latest_to_stop(tx, team, message.channel)
+    thread_id = open_work.latest_to_stop(tx, team, message.channel)
     if thread_id is None:
         return None
     thread = threads.locked(tx, thread_id)
@@ -291,33 +292,39 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_pol
 
 
 def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operating_policy: OperatingPolicy) -> None:
-    """Handles a ``!stop``: cancels the thread's tasks, stops its runs and adds ✅. The thread must be locked."""
-    person = message.author.id
-    _cancel_tasks(tx, task_queries.open_in_thread(tx, thread.id), person, operating_policy)
-    stop_waiting(tx, thread, person, operating_policy)
-    runs.request_stop(tx, person, thread_id=thread.id)
+    """Handles a ``!stop``: stops all work in the thread and adds ✅. The thread must be locked."""
+    stop_work(tx, thread, message.author.id, operating_policy)
     show_answered(tx, thread, message.ts, operating_policy.reactions)
 
 
 def stop_own(tx: Transaction, thread_id: str, person: str, operating_policy: OperatingPolicy) -> int:
-    """Stops what runs in a thread for this person: tasks, runs, and work that waits for a decision.
+    """Stops what runs in a thread for this person. Returns the number of pieces of work."""
+    return stop_work(tx, threads.locked(tx, thread_id), person, operating_policy, own_only=True)
 
-    Returns the number of pieces of work that were stopped. Other people's work in the thread goes on, and so do runs
-    for which nobody has asked: the number would reveal them.
+
+def stop_work(
+    tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy, *, own_only: bool = False
+) -> int:
+    """Stops the work in a locked thread, in whatever way a person wants it: open tasks, runs, messages on which polling
+    agents work without a run, and what waits for people's decisions. Returns the number of pieces of work.
+
+    A message that no agent has begun waits on: its author can delete it. ``own_only`` leaves other people's work alone,
+    and work for which nobody has asked: the number would reveal it.
     """
-    thread = threads.locked(tx, thread_id)
-    own = [task for task in task_queries.open_in_thread(tx, thread.id) if task.requester == person]
-    stopped = _cancel_tasks(tx, own, person, operating_policy)
-    stopped += stop_waiting(tx, thread, person, operating_policy, own_only=True)
-    running = [run for run in runs.of_thread(tx, thread.id) if run.requester == person and run.ended_at is None]
-    shown = [run.id for run in running if not silence.is_silent(tx, run, thread)]
+    own = person if own_only else None
+    open_tasks = [task for task in task_queries.open_in_thread(tx, thread.id) if own in (None, task.requester)]
+    polling = _polling_leases(tx, thread, own)
+    leases.locked(tx, [*polling, *(task.lease_token for task in open_tasks if task.lease_token)])
+    stopped = _cancel_tasks(tx, open_tasks, person, operating_policy)
+    stopped += stop_waiting(tx, thread, person, operating_policy, own_only=own_only)
+    stopped += _stop_messages(tx, thread, polling, person, operating_policy, own)
+    running = [run for run in runs.of_thread(tx, thread.id) if run.ended_at is None and own in (None, run.requester)]
+    shown = [run.id for run in running if own is None or not silence.is_silent(tx, run, thread)]
     return stopped + sum(runs.request_stop(tx, person, run_id=run_id) for run_id in shown)
 
 
 def _cancel_tasks(tx: Transaction, found: Sequence[Task], person: str, operating_policy: OperatingPolicy) -> int:
-    """Cancels tasks of a locked thread, after their leases are locked. Returns the number of cancelled tasks."""
-    for token in sorted(task.lease_token for task in found if task.lease_token):
-        leases.by_token(tx, token)
+    """Cancels tasks of a locked thread, whose leases are locked. Returns the number of cancelled tasks."""
     cancelled = 0
     for task in found:
         locked = tasks.locked(tx, task.id)  # it may already have been cancelled as a subtask
@@ -326,24 +333,46 @@ def _cancel_tasks(tx: Transaction, found: Sequence[Task], person: str, operating
     return cancelled
 
 
-def _cancel_asking_tasks(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> None:
-    """Cancels the tasks that wait for the decision on a request. No run is left that could be stopped instead."""
-    for task_id in sorted({one.task_id for one in requests.open_in_thread(tx, thread.id) if one.task_id}):
-        task = tasks.locked(tx, task_id)
-        if task and task.status is TaskStatus.WAITING:
-            task_ends.cancel(tx, task, f"by <@{person}>", operating_policy, person=person)
-
-
-def _stop_polling(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> int:
-    """Stops what polling agents do in a locked thread without a run. Returns the number of pieces of work."""
+def _polling_leases(tx: Transaction, thread: Thread, own: str | None) -> list[str]:
+    """Returns the tokens under which polling agents work on messages of a thread without a run; with ``own`` only those
+    for which this person asked last.
+    """
     of_runs = {run.lease_token for run in runs.of_thread(tx, thread.id) if run.ended_at is None}
-    found = [lease for lease in leases.of_thread(tx, thread.id) if lease.token not in of_runs]
-    leases.locked(tx, [lease.token for lease in found])
-    polling = [lease for lease in found if (agent := agents.by_id(tx, lease.agent_id)) and agent.reach is Reach.POLLING]
-    working = [tasks.get(tx, lease.task_id) for lease in polling if lease.task_id]
-    count = _cancel_tasks(tx, [task for task in working if task], person, operating_policy)
-    tokens = [lease.token for lease in polling if lease.task_id is None]
-    return count + stop(tx, thread, tokens, f"stopped by <@{person}>", operating_policy)
+    return [
+        lease.token
+        for lease in leases.of_thread(tx, thread.id)
+        if lease.task_id is None
+        and lease.token not in of_runs
+        and (agent := agents.by_id(tx, lease.agent_id))
+        and agent.reach is Reach.POLLING
+        and (own is None or _is_for(tx, claimed_members(tx, lease), own))
+    ]
+
+
+def _stop_messages(
+    tx: Transaction,
+    thread: Thread,
+    polling: Sequence[str],
+    person: str,
+    operating_policy: OperatingPolicy,
+    own: str | None,
+) -> int:
+    """Ends the work under leases, and that on messages with a question of an agent. The thread is told once."""
+    reason = STOPPED_BY.format(person=person)
+    waiting = inbox.waiting_in_thread(tx, thread.id)  # locked before the first queue head
+    stopped = stop(tx, thread, polling, reason, operating_policy)
+    asked_otherwise = {one for request in requests.open_in_thread(tx, thread.id) for one in request.inbox_message_ids}
+    for message in waiting:
+        if message.id not in asked_otherwise and (own is None or _is_for(tx, [message], own)):
+            stopped += inbox.move(tx, InboxStep.DISMISS, message, reason=reason)
+            show_stopped(tx, thread, message.ts, operating_policy.reactions)
+    if stopped:
+        post_message(tx, thread, wording.stopped(person), mentionable=frozenset({person}))
+    return stopped
+
+
+def _is_for(tx: Transaction, messages: Sequence[InboxMessage], person: str) -> bool:
+    return not silence.all_silent(messages) and last_person(tx, messages) == person
 
 
 def retry_run(

@@ -17,6 +17,7 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.escalations import escalate_dead_letter
+from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.leases import claimed_members, end_if_resolved, end_notice
 from swarm.services.rules.silence import end_humility, stay_silent
 from swarm.services.rules.system_messages import react_failed, show_answered, show_stopped
@@ -49,7 +50,7 @@ def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
         case RunFailed(reason=reason):
             return RunOutcome.FAILED, reason
         case RunStopped(by=by):
-            return RunOutcome.STOPPED, f"stopped by <@{by}>" if by else "stopped"
+            return RunOutcome.STOPPED, STOPPED_BY.format(person=by) if by else "stopped"
         case NeedsInput():
             return RunOutcome.WAITING, None
         case Withheld(reason=reason):

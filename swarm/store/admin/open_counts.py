@@ -1,4 +1,8 @@
-"""Counts open and dead work for metrics and the overview. The cost does not grow with finished work."""
+"""Counts open and dead work for metrics, the overview, and what people see. The cost does not grow with finished work.
+
+Work for which nobody has asked is counted for operators, but not for people: it may stay silent
+(`swarm.services.rules.silence`).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ from sqlalchemy import func, select
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
+from swarm.domain.model.threads import Silence
 from swarm.store.bridge.statements import Statement, literally
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import threads
 from swarm.store.tables.effects import deliveries
 from swarm.store.tables.work import inbox_messages, tasks
 
@@ -17,11 +23,13 @@ TASK_STATUSES = (*sorted(OPEN_STATUSES), TaskStatus.DEAD)
 
 DELIVERY_STATUSES = (DeliveryStatus.QUEUED, DeliveryStatus.SENDING, DeliveryStatus.UNKNOWN)
 
-_UNREAD = Statement(
+_unread = (
     select(func.count().label("n"), func.min(inbox_messages.c.created_at).label("oldest"))
     .select_from(inbox_messages)
     .where(inbox_messages.c.status == literally(InboxStatus.UNREAD))
 )
+_UNREAD = Statement(_unread)
+_SHOWN_UNREAD = Statement(_unread.where(inbox_messages.c.silent.is_(False)))
 _DEAD = Statement(
     select(func.count().label("n"))
     .select_from(inbox_messages)
@@ -32,6 +40,14 @@ _TASKS = Statement(
     .where(tasks.c.status.in_([literally(status) for status in TASK_STATUSES]))
     .group_by(tasks.c.status)
 )
+_SHOWN_OPEN_TASKS = Statement(
+    select(func.count().label("n"))
+    .select_from(tasks.outerjoin(threads, threads.c.id == tasks.c.thread_id))
+    .where(
+        tasks.c.status.in_([literally(status) for status in sorted(OPEN_STATUSES)]),
+        threads.c.silence.is_distinct_from(literally(Silence.SILENT)),
+    )
+)
 _DELIVERIES = Statement(
     select(deliveries.c.status, func.count().label("n"))
     .where(deliveries.c.due_at.is_not(None))
@@ -39,9 +55,12 @@ _DELIVERIES = Statement(
 )
 
 
-def unread(tx: Transaction) -> tuple[int, int | None]:
-    """Returns the number of unread inbox messages, and when the oldest was stored."""
-    row = _UNREAD.first(tx)
+def unread(tx: Transaction, *, shown_only: bool = False) -> tuple[int, int | None]:
+    """Returns the number of unread inbox messages, and when the oldest was stored.
+
+    ``shown_only`` leaves out messages with which nobody has asked.
+    """
+    row = (_SHOWN_UNREAD if shown_only else _UNREAD).first(tx)
     assert row is not None  # an aggregate always returns a row
     return int(row["n"]), row["oldest"]
 
@@ -62,6 +81,13 @@ def tasks_by_status(tx: Transaction) -> dict[str, int]:
 def tasks_open(tx: Transaction) -> int:
     """Returns the number of open tasks."""
     return sum(count for status, count in tasks_by_status(tx).items() if status in OPEN_STATUSES)
+
+
+def tasks_shown(tx: Transaction) -> int:
+    """Returns the number of open tasks, without those for which nobody has asked."""
+    row = _SHOWN_OPEN_TASKS.first(tx)
+    assert row is not None
+    return int(row["n"])
 
 
 def deliveries_by_status(tx: Transaction) -> dict[str, int]:

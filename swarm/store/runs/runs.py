@@ -18,9 +18,7 @@ from sqlalchemy import (
     Select,
     Text,
     bindparam,
-    exists,
     func,
-    or_,
     select,
     update,
 )
@@ -28,7 +26,6 @@ from sqlalchemy import (
 from swarm.clock import new_id
 from swarm.domain.answers.calls import Closing
 from swarm.domain.errors import NotFound
-from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import (
     RECEIVED,
     RETRYABLE,
@@ -38,14 +35,12 @@ from swarm.domain.model.runs import (
     RunStatus,
     RunStep,
 )
-from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.store import history
 from swarm.store.bridge.statements import AT_MOST_N, Statement, arrive, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import closing_of, closing_text
 from swarm.store.retention import delete_oldest
-from swarm.store.tables import requests, runs, threads
-from swarm.store.tables.work import tasks
+from swarm.store.tables import runs
 
 RUNS: Final = "runs"
 """The topic that wakes the processes with runs when a person requests a stop."""
@@ -180,21 +175,6 @@ _RERUN = Statement(
     update(runs)
     .where(_t.id == bindparam("run_id"), _t.status == literally(RunStatus.ANSWERED))
     .values(retried_at=bindparam("now"), retried_by=bindparam("by"))
-)
-_h = threads.c
-_can_be_stopped: Final = or_(
-    exists().where(_t.thread_id == _h.id, _unfinished),
-    exists().where(
-        tasks.c.thread_id == _h.id, tasks.c.status.in_([literally(status) for status in sorted(ACTIVE_STATUSES)])
-    ),
-    exists().where(requests.c.thread_id == _h.id, requests.c.status == literally(RequestStatus.OPEN)),
-)
-_STOPPABLE_IN_THREAD = Statement(select(_h.id).where(_h.id == bindparam("thread_id"), _can_be_stopped))
-_LATEST_STOPPABLE = Statement(
-    select(_h.id)
-    .where(_h.team == bindparam("team"), _h.channel == bindparam("channel"), _can_be_stopped)
-    .order_by(_h.active_at.desc(), _h.id.desc())
-    .limit(1)
 )
 _FORGET = delete_oldest(runs, _t.ended_at, _t.ended_at < bindparam("before"))
 
@@ -392,18 +372,6 @@ def request_stop(tx: Transaction, by: str | None, *, run_id: str | None = None, 
 def stops_wanted(tx: Transaction) -> list[str]:
     """Returns the ids of running runs that people have asked to stop."""
     return [row["id"] for row in _STOPS_WANTED.all(tx)]
-
-
-def can_stop_in_thread(tx: Transaction, thread_id: str) -> bool:
-    """Returns whether people can stop anything in a thread: an unfinished run, a task of an agent, or an
-    open request."""
-    return _STOPPABLE_IN_THREAD.first(tx, thread_id=thread_id) is not None
-
-
-def latest_to_stop(tx: Transaction, team: str, channel: str) -> str | None:
-    """Returns the id of the most recently active thread in a channel in which people can stop something."""
-    row = _LATEST_STOPPABLE.first(tx, team=team, channel=channel)
-    return row["id"] if row else None
 
 
 def retry(tx: Transaction, run: Run, by: str) -> bool:

@@ -152,10 +152,10 @@ alerts = Table(
     Column("channel", Text, nullable=False),
     Column("ts", Text, nullable=False),
     Column("first_ts", Text, nullable=False),  # the alert that it repeats; its own for the first one
-    Column("digest", Text, nullable=False),  # the fingerprint
+    Column("digest", Text, nullable=False),  # the fingerprint; of a first alert whose group has ended: empty
     Column("posted_at", BigInteger, nullable=False),
     # The rest is for the first one only.
-    Column("last_at", BigInteger, nullable=False),  # when it was last repeated; 0: the group has ended
+    Column("last_at", BigInteger, nullable=False),  # when it was last repeated; 0: ended by an earlier version
     Column("repeats", Integer, nullable=False),
     Column("shown_repeats", Integer, nullable=False),  # the number that its thread shows
     Column("shown_at", BigInteger),  # when the thread was last updated

@@ -1,7 +1,8 @@
 """Alerts of bots, in groups: the first alert of a group goes to an agent, and its repeats are only counted.
 
 A group ends when its alert has not come for the channel's window, and a day after its first alert at the latest, so
-that a problem that lasts is looked at again. Times are those of Slack's timestamps: late events change no group.
+that a problem that lasts is looked at again. It also ends when its first alert is deleted, and when the bot edits one
+of its alerts to a resolved state. Times are those of Slack's timestamps: late events change no group.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from swarm.store.tables.threads import alerts
 
 LONGEST_GROUP: Final = 24 * 3600 * SECOND
 
+_ENDED: Final = ""
+
 _a = alerts.c
 _place = (_a.team == bindparam("of_team")) & (_a.channel == bindparam("in_channel"))
 _is_first = _a.ts == _a.first_ts
-_FIND: Final = Statement(select(_a.first_ts).where(_place, _a.ts == bindparam("at_ts")))
+_FIND: Final = Statement(select(_a.first_ts, _a.digest).where(_place, _a.ts == bindparam("at_ts")))
 _OPEN: Final = Statement(
     select(_a.first_ts)
     .where(
@@ -51,7 +54,8 @@ _COUNT: Final = Statement(
         last_at=case((_a.last_at.between(1, bindparam("came_at")), bindparam("came_at")), else_=_a.last_at),
     )
 )
-_END: Final = Statement(update(alerts).where(_place, _this).values(last_at=0))
+# Without a fingerprint, no alert repeats it.
+_END: Final = Statement(update(alerts).where(_place, _this, _a.digest != _ENDED).values(digest=_ENDED))
 _UNSHOWN: Final = Statement(
     select(_a.team, _a.channel, _a.ts)
     .where(_a.repeats > _a.shown_repeats, _a.shown_at <= bindparam("before"))
@@ -121,9 +125,17 @@ def add(tx: Transaction, team: str, channel: str, ts: str, digest: str, first_ts
     return True
 
 
-def end(tx: Transaction, team: str, channel: str, ts: str) -> None:
-    """Ends the group of a first alert, so that the next equal alert goes to an agent."""
-    _END.run(tx, of_team=team, in_channel=channel, at_ts=ts)
+def group_of(tx: Transaction, team: str, channel: str, ts: str) -> tuple[str, str] | None:
+    """Returns the timestamp of the first alert in the group of an alert, and the alert's fingerprint; None for other
+    messages.
+    """
+    row = _FIND.first(tx, of_team=team, in_channel=channel, at_ts=ts)
+    return (row["first_ts"], row["digest"]) if row else None
+
+
+def end(tx: Transaction, team: str, channel: str, ts: str) -> bool:
+    """Ends the group of a first alert, so that the next equal alert goes to an agent. Returns False if it has ended."""
+    return bool(_END.run(tx, of_team=team, in_channel=channel, at_ts=ts))
 
 
 def unshown(tx: Transaction, every_us: int, limit: int) -> list[tuple[str, str, str]]:
