@@ -117,7 +117,7 @@ async def test_a_rejected_budget_ends_work_on_a_message_that_is_not_streamed(off
     assert decided["status"] == "rejected"
     assert (await agent.post("/leases/renew", {"tokens": [token]}))["lost"] == [token]
     refused = await agent.tool("slack-reply", token, inbox_message_id=about, message="And more.")
-    assert "People have stopped the work on this inbox message." in str(refused.content)
+    assert "This inbox message was stopped because the budget of this run is used up" in str(refused.content)
     await office.says(ts, "The work was stopped because the budget of this run is used up", "did not approve more")
 
     async def marks() -> set[str]:

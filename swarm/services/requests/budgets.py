@@ -210,7 +210,8 @@ def _stop_answer(
     why: str,
     operating_policy: OperatingPolicy,
 ) -> bool:
-    """Ends the lease of work on messages, and its stream. Returns False if the run has the work no longer.
+    """Ends the lease of work on messages, and its stream. Returns whether people may be told: not of work for which
+    nobody has asked, nor if the run has the work no longer.
 
     The lease also ends if its messages are answered already, because the run could post more under it.
     """
@@ -218,9 +219,9 @@ def _stop_answer(
     lease = leases.by_token(tx, request.lease_token or "")
     if lease is None or not leases.holds(lease, tx.now):
         return False
-    is_unasked = bool(claimed_members(tx, lease)) and not stop(tx, thread, [lease.token], why, operating_policy)
-    if not is_unasked:  # work for which nobody has asked only loses its stream
-        lose(tx, lease.token, LeaseEnd.CANCELLED, why, operating_policy)
+    reason = f"stopped {why}"
+    is_unasked = bool(claimed_members(tx, lease)) and not stop(tx, thread, [lease.token], reason, operating_policy)
+    lose(tx, lease.token, LeaseEnd.CANCELLED, why, operating_policy)  # if its messages were answered already
     is_streaming = request.run_id is not None and runs.request_stop(tx, person, run_id=request.run_id) > 0
     return is_streaming or not is_unasked
 

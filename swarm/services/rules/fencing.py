@@ -33,6 +33,7 @@ STOPPED_BY: Final = "stopped by <@{person}>"
 
 _STOPPED = STOPPED_BY.partition(" ")[0]
 _DISMISSED = f"inbox.{InboxStep.DISMISS}"
+_POST_NOTHING = "Stop working on it, and post nothing more."
 _POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."
 _ENDED_BY_OTHERS = frozenset({TaskStatus.CANCELLED, TaskStatus.DECLINED, TaskStatus.DEAD})
 _ACCEPT_FIRST = "Take it with accept-task, or return it with decline-task."
@@ -261,12 +262,12 @@ def _checked(tx: Transaction, inbox_message: InboxMessage, token: str | None, le
     if inbox_message.claims == 0:
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
     if how := _stopped(tx, inbox_message):
-        raise Conflict(f"This inbox message was {how}.", hint="Stop working on it, and post nothing more.")
+        raise Conflict(f"This inbox message was {how}.", hint=_POST_NOTHING)
     return _current(tx, inbox_message, "inbox message", token, lease)
 
 
 def _stopped(tx: Transaction, inbox_message: InboxMessage) -> str | None:
-    """Returns by whom a message was stopped; None if it was not."""
+    """Returns by whom or why a message was stopped; None if it was not."""
     if inbox_message.status is not InboxStatus.DISMISSED:
         return None
     reasons = [row["reason"] for row in history.of_subject(tx, inbox_message.id) if row["change"] == _DISMISSED]
@@ -289,7 +290,7 @@ def _current(tx: Transaction, work: InboxMessage | Task, name: str, token: str |
     if token is None and work.claims > 1:
         raise LeaseLost(f"This {name} was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
     if lease and lease.ended_as is LeaseEnd.CANCELLED:
-        raise LeaseLost(f"People have stopped the work on this {name}.", hint="Stop working on it, and post nothing.")
+        raise Conflict(f"The work on this {name} was stopped.", hint=_POST_NOTHING)
     if lease is None or lease.token != work.lease_token or not _lets_act(lease, tx.now):
         raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
     return lease

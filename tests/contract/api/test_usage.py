@@ -297,10 +297,11 @@ async def test_a_rejected_budget_ends_the_lease_of_work_on_a_message(doors: Door
     assert (renewed["renewed"], renewed["lost"]) == ([], [token])
     assert [notice["notice"]["kind"] for notice in renewed["notices"]] == ["human_input"]
     refused = await lea.tool("slack-reply", token, inbox_message_id=about, message="And more.")
-    code = error_of(refused)["code"]
-    assert (code, error_of(refused)["message"]) == ("lease_lost", "People have stopped the work on this inbox message.")
+    told = "The work on this" if begins == "with an answer" else "was stopped because the budget of this run is used up"
+    assert error_of(refused)["code"] == "conflict"
+    assert told in error_of(refused)["message"]
     opened = await lea.tool("slack-stream", token, action="open", inbox_message_id=about)
-    assert error_of(opened)["code"] == "lease_lost"
+    assert error_of(opened)["code"] == "conflict"
     (message,) = await doors.world.rows("SELECT status FROM inbox_messages")
     assert message["status"] == ("responded" if begins == "with an answer" else "dismissed")
     said = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries WHERE kind = 'post'")]
