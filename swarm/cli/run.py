@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -109,7 +110,7 @@ def run(
         capabilities=capability,
         max_concurrent=_concurrent(max_concurrent),
         workdir=workdir.expanduser().resolve() if workdir else None,
-        repo=_repo(repo, workdir, show_diff=show_diff),
+        repo=_repo(repo, workdir, environment, show_diff=show_diff),
         show_diff=show_diff,
         environment=environment,
         sandbox=sandbox,
@@ -199,7 +200,9 @@ def _positive(option: str, value: float | None) -> float | None:
     return value
 
 
-def _repo(repo: str | None, workdir: Path | None, *, show_diff: bool) -> str | None:
+def _repo(
+    repo: str | None, workdir: Path | None, environment: Mapping[str, str], *, show_diff: bool
+) -> str | None:
     if not repo:
         if show_diff:
             raise ConfigurationError("--show-diff needs --repo: only a worktree has a diff.")
@@ -209,7 +212,20 @@ def _repo(repo: str | None, workdir: Path | None, *, show_diff: bool) -> str | N
     if not shutil.which("git"):
         raise ConfigurationError("--repo needs git, which is not installed on this machine.")
     if (local := Path(repo).expanduser()).exists():
+        _check_has_commit(repo, local, environment)
         return str(local.resolve())
     if ":" not in repo:
         raise ConfigurationError(f"--repo is {repo!r}, which is neither a folder nor the URL of a repository.")
     return repo
+
+
+def _check_has_commit(repo: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Raises ConfigurationError unless git finds a commit, at which a worktree can begin."""
+    asked = ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"]
+    found = subprocess.run(asked, env=dict(environment), capture_output=True, text=True, errors="replace", check=False)
+    if found.returncode == 0:
+        return
+    raise ConfigurationError(
+        f"--repo is {repo!r}, where git finds no commit to begin at: {' '.join(found.stderr.split())[-300:]}.",
+        hint="A worktree needs a git repository with a first commit.",
+    )
