@@ -200,9 +200,7 @@ def _positive(option: str, value: float | None) -> float | None:
     return value
 
 
-def _repo(
-    repo: str | None, workdir: Path | None, environment: Mapping[str, str], *, show_diff: bool
-) -> str | None:
+def _repo(repo: str | None, workdir: Path | None, environment: Mapping[str, str], *, show_diff: bool) -> str | None:
     if not repo:
         if show_diff:
             raise ConfigurationError("--show-diff needs --repo: only a worktree has a diff.")
@@ -222,7 +220,9 @@ def _repo(
 def _check_has_commit(repo: str, folder: Path, environment: Mapping[str, str]) -> None:
     """Raises ConfigurationError unless git finds a commit, at which a worktree can begin."""
     asked = ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"]
-    found = subprocess.run(asked, env=dict(environment), capture_output=True, text=True, errors="replace", check=False)
+    found = subprocess.run(  # noqa: S603 - a list, without a shell
+        asked, env=dict(environment), capture_output=True, text=True, errors="replace", check=False
+    )
     if found.returncode == 0:
         return
     raise ConfigurationError(

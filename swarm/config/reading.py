@@ -29,6 +29,7 @@ from swarm.config.channel_agents import agent_id_problems
 from swarm.config.importing import caipe_variables
 from swarm.config.importing.documents import yaml_problem
 from swarm.config.importing.translation import Translation
+from swarm.config.section import expectation
 from swarm.config.settings import Settings
 from swarm.config.variables import (
     CONFIG_VARIABLE,
@@ -64,7 +65,7 @@ def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str
     key = ".".join(path) + (f" ({variable})" if variable else "")
     if part["type"] == "extra_forbidden":
         return key, "there is no such setting"
-    expected = part["msg"].removeprefix("Value error, ")
+    expected = expectation(part)
     value = part.get("input")
     if isinstance(value, dict | list) or (path and _SECRET.search(path[-1])) or part["type"] == "missing":
         return key, expected

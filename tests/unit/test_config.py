@@ -289,6 +289,11 @@ MISTAKES = {
     "a name that is reserved": (remote("role: lead", "all"), ("agents.remote", "'all'", "reserved")),
     "a dialect that is none": (remote("dialect: acp"), ("agents.remote.helper.dialect", "'acp'", "agui", "caipe")),
     "a role that is none": (remote("role: boss"), ("agents.remote.helper.role", "'boss'", "lead", "worker")),
+    "one user in place of a list": (
+        "channels: {C0123456789: {allowed_users: 3}}",
+        ("channels.C0123456789.allowed_users is 3: a list is expected",),
+    ),
+    "a list in place of settings": ("channels: {C0123456789: {alerts: [a]}}", ("alerts: a mapping is expected",)),
     "two identities": (
         remote("token: hush-hush, oauth: {token_url: 'http://t', client_id: a, client_secret: hush-hush}"),
         ("agents.remote.helper", "token and oauth", "one of them is expected"),
