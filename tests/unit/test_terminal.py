@@ -7,8 +7,10 @@ import io
 import pytest
 from rich.table import Table
 
+from swarm.cli import in_one_line
 from swarm.cli.chat.display import PlainText
 from swarm.cli.terminal import Terminal
+from swarm.domain.errors import Invalid
 from tests.support.naughty import NAME, TEXT, hidden_in
 
 pytestmark = pytest.mark.req("SEC-04")
@@ -56,3 +58,9 @@ def test_a_table_without_rows_is_a_sentence() -> None:
     out = io.StringIO()
     Terminal(file=out).print_rows(_listed(), "There is no task.")
     assert out.getvalue() == "There is no task.\n"
+
+
+@pytest.mark.req("OPS-01")
+@pytest.mark.parametrize("message", ["listen is 'al'", "listen is 'al'."])
+def test_an_error_and_its_hint_are_two_sentences(message: str) -> None:
+    assert in_one_line(Invalid(message, hint="The old ones stay.")) == "listen is 'al'. The old ones stay."
