@@ -53,8 +53,11 @@ class BadSettings(ConfigurationError):
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
         self.problems: Mapping[str, str] = dict(problems)
         super().__init__(
-            "; ".join(f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}" for key, wrong in problems)
-        )
+            "; ".join(
+                f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}".removeprefix(": ")
+                for key, wrong in problems
+            )
+        )  # a problem of several keys together names them itself
 
 
 def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str]:

@@ -340,6 +340,12 @@ def test_a_mistake_is_named_with_its_key_and_what_is_expected(read: Read, yaml: 
     assert "hush" not in refused.value.message
 
 
+def test_a_problem_of_several_settings_together_begins_with_their_names(read: Read) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read("agents: {builtin: {boss: {kind: assistant, tools: [swarm]}}}")
+    assert refused.value.message.startswith("agents.builtin.boss needs a model")
+
+
 @pytest.mark.req("OPS-11")
 @pytest.mark.parametrize(
     ("name", "value"), [("DYNAMIC_AGENTS_URL", "agents.example"), ("SLACK_AGENT_SESSIONS", "perhaps")]
