@@ -12,4 +12,5 @@ class NoServer(Exception):
 def in_one_line(error: Exception) -> str:
     """Returns an error's message with its hint on one line. Messages from drivers and parsers may have several
     lines."""
-    return line_for_terminal(f"{error} {getattr(error, 'hint', None) or ''}")
+    message, hint = str(error), getattr(error, "hint", None) or ""
+    return line_for_terminal(f"{message}{'' if not hint or message.endswith(('.', '?', '!')) else '.'} {hint}")

@@ -72,13 +72,13 @@ def router(
     parallel
         Number of sentences processed at once.
     at_least
-        The exit code is 1 if a lower percentage of the sentences is decided correctly.
+        The exit code is 1 if a lower percentage of the sentences is decided correctly, or if the model never answers.
     as_json
         Print everything as JSON.
     """
     from dataclasses import replace
 
-    from swarm.agents.router.evaluation import SENTENCES, load
+    from swarm.agents.router.evaluation import SENTENCES, Got, load
     from swarm.config import load as settings
 
     log.configure("error")
@@ -89,7 +89,8 @@ def router(
         _print_json([_plain(one) for one in judged])
     else:
         _show(judged)
-    return 0 if _percent_right(judged) >= at_least else 1
+    is_answered = any(one.got is not Got.ERROR for one in judged)
+    return 0 if is_answered and _percent_right(judged) >= at_least else 1
 
 
 @evaluation.command
@@ -121,13 +122,13 @@ def lead(
     parallel
         Number of threads processed at once.
     at_least
-        The exit code is 1 if a lower percentage of the threads is handled as labelled.
+        The exit code is 1 if a lower percentage of the threads is handled as labelled, or if the model never answers.
     as_json
         Print everything as JSON.
     """
     from dataclasses import asdict, replace
 
-    from swarm.agents.builtin.lead_evaluation import THREADS, load_threads, score
+    from swarm.agents.builtin.lead_evaluation import THREADS, LeadMove, load_threads, score
     from swarm.config import load as settings
 
     log.configure("error")
@@ -139,7 +140,8 @@ def lead(
         _print_json({"score": asdict(found), "threads": [_plain_thread(one) for one in judged]})
     else:
         _show_led(judged, found)
-    return 0 if found.right >= at_least else 1
+    is_answered = any(one.got is not LeadMove.ERROR for one in judged)
+    return 0 if is_answered and found.right >= at_least else 1
 
 
 def _led_by(settings: Settings, name: str | None) -> tuple[str, BuiltinAgentSettings]:

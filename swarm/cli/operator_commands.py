@@ -76,6 +76,8 @@ class CoordinatorClient:
         if answer.is_success and content is not None:
             return content
         match content:
+            case {"error": {"message": str(message), "fields": {**fields}}} if fields:
+                raise CoordinatorRefused(message, hint="; ".join(f"{one}: {fields[one]}" for one in fields) + ".")
             case {"error": {"message": str(message), "hint": hint}}:
                 raise CoordinatorRefused(message, hint=hint)
             case _:
@@ -146,7 +148,7 @@ def _list_agents() -> None:
     for agent in operate("GET", "/agents")["agents"]:
         description = line_for_terminal(agent["description"])
         table.add_row(agent["name"], agent["role"], agent["reach"], agent["status"], description, agent["id"])
-    _out.print(table)
+    _out.print_rows(table, "No agent is registered.")
 
 
 @agents.command(name="rotate")
@@ -222,7 +224,7 @@ def feedback(
     counts = Table("agent", "opinion", "reason", Column("count", justify="right"))
     for row in found["counts"]:
         counts.add_row(row["agent"], row["value"], _in_words(row["reason"]), str(row["count"]))
-    _out.print(counts)
+    _out.print_rows(counts, "Nobody has rated an answer.")
     for one in found["feedback"]:
         why = ": ".join(filter(None, (_in_words(one["reason"]), line_for_terminal(one["comment"] or ""))))
         place = f"{one['channel']}:{one['message_ts']}"
@@ -268,7 +270,7 @@ def usage(
     for row in found["usage"]:
         tokens = (f"{row[name]:,}" for name in ("runs", "input_tokens", "output_tokens"))
         table.add_row(*(line_for_terminal(row[name] or "") for name in names), *tokens, _cost(row))
-    _out.print(table)
+    _out.print_rows(table, "No agent has told of any usage in this time.")
 
 
 def _cost(row: dict[str, Any]) -> str:
@@ -294,7 +296,14 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
         The maximum number of tasks to show.
     """
     query = {"limit": limit, "status": status and status.value}
-    table = Table(Column("id", no_wrap=True), "title", Column("status", no_wrap=True), "worker", "from", "progress")
+    table = Table(
+        Column("id", no_wrap=True),
+        "title",
+        Column("status", no_wrap=True),
+        Column("worker", no_wrap=True),
+        "from",
+        "progress",
+    )
     for task in operate("GET", "/tasks", params=query)["tasks"]:
         share = f" ({task['percent']} %)" if task["percent"] is not None else ""
         table.add_row(
@@ -305,7 +314,7 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
             task["created_by"] or "operator",
             line_for_terminal(task["progress"] or "") + share,
         )
-    _out.print(table)
+    _out.print_rows(table, "There is no task.")
 
 
 @tasks.command(name="show")

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ def _wanted(
         capabilities=options.capability,
         max_concurrent=_concurrent(options.max_concurrent),
         workdir=options.workdir.expanduser().resolve() if options.workdir else None,
-        repo=_repo(options.repo, options.workdir, show_diff=options.show_diff),
+        repo=_repo(options.repo, options.workdir, environment, show_diff=options.show_diff),
         show_diff=options.show_diff,
         environment=environment,
         sandbox=options.sandbox,
@@ -231,7 +232,7 @@ def _positive(option: str, value: float | None) -> float | None:
     return value
 
 
-def _repo(repo: str | None, workdir: Path | None, *, show_diff: bool) -> str | None:
+def _repo(repo: str | None, workdir: Path | None, environment: Mapping[str, str], *, show_diff: bool) -> str | None:
     if not repo:
         if show_diff:
             raise ConfigurationError("--show-diff needs --repo: only a worktree has a diff.")
@@ -241,10 +242,25 @@ def _repo(repo: str | None, workdir: Path | None, *, show_diff: bool) -> str | N
     if not shutil.which("git"):
         raise ConfigurationError("--repo needs git, which is not installed on this machine.")
     if (local := Path(repo).expanduser()).exists():
+        _check_has_commit(repo, local, environment)
         return str(local.resolve())
     if ":" not in repo:
         raise ConfigurationError(f"--repo is {repo!r}, which is neither a folder nor the URL of a repository.")
     return repo
+
+
+def _check_has_commit(repo: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Raises ConfigurationError unless git finds a commit, at which a worktree can begin."""
+    asked = ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"]
+    found = subprocess.run(  # noqa: S603 - a list, without a shell
+        asked, env=dict(environment), capture_output=True, text=True, errors="replace", check=False
+    )
+    if found.returncode == 0:
+        return
+    raise ConfigurationError(
+        f"--repo is {repo!r}, where git finds no commit to begin at: {' '.join(found.stderr.split())[-300:]}.",
+        hint="A worktree needs a git repository with a first commit.",
+    )
 
 
 def logs(work: str, *, run: int | None = None, follow: bool = False) -> None:

@@ -135,6 +135,8 @@ def _write(
     for note in imported.translation.notes:
         _out.print(line_for_terminal(str(note)), soft_wrap=True)
     _out.print(_summary(imported.translation, [output, *imported.beside]), soft_wrap=True, style="bold")
+    if env and env.resolve() != Path(".env").resolve():
+        _out.print(f"swarm does not read {env}: copy the variables that it needs into ./.env.", soft_wrap=True)
 
 
 def _summary(done: Translation, written: list[Path]) -> str:

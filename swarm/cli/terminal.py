@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from swarm.domain.text.characters import for_terminal
+
+_PIPE_COLUMNS: Final = 200
+"""The width of tables for other programs, where nobody sees the edge of a window."""
 
 
 class Terminal(Console):
@@ -22,6 +27,12 @@ class Terminal(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"highlight": False, "markup": False, "emoji": False, **options})
+        if not self.is_terminal and "width" not in options and "COLUMNS" not in os.environ:
+            self.width = _PIPE_COLUMNS
+
+    def print_rows(self, table: Table, otherwise: str) -> None:
+        """Prints a table, or a sentence in place of a table without rows."""
+        self.print(table if table.row_count else otherwise)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Returns the cleaned text, without interpreting markup or emoji codes."""

@@ -29,6 +29,7 @@ from swarm.config.channel_agents import agent_id_problems
 from swarm.config.importing import caipe_variables
 from swarm.config.importing.documents import yaml_problem
 from swarm.config.importing.translation import Translation
+from swarm.config.section import expectation
 from swarm.config.settings import Settings
 from swarm.config.variables import (
     CONFIG_VARIABLE,
@@ -52,8 +53,11 @@ class BadSettings(ConfigurationError):
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
         self.problems: Mapping[str, str] = dict(problems)
         super().__init__(
-            "; ".join(f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}" for key, wrong in problems)
-        )
+            "; ".join(
+                f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}".removeprefix(": ")
+                for key, wrong in problems
+            )
+        )  # a problem of several keys together names them itself
 
 
 def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str]:
@@ -64,7 +68,7 @@ def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str
     key = ".".join(path) + (f" ({variable})" if variable else "")
     if part["type"] == "extra_forbidden":
         return key, "there is no such setting"
-    expected = part["msg"].removeprefix("Value error, ")
+    expected = expectation(part)
     value = part.get("input")
     if isinstance(value, dict | list) or (path and _SECRET.search(path[-1])) or part["type"] == "missing":
         return key, expected

@@ -8,6 +8,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+_SHAPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "a list is expected"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "a mapping is expected"),
+}
+"""What is expected in place of a value of the wrong shape. Pydantic's own texts name Python's types."""
 
 SHORTEST_SECRET: Final = 16
 """The minimum length of a secret in characters. A shorter secret, or one repeated character, is easily guessed."""
@@ -21,6 +28,11 @@ class Section(BaseModel):
     def inheriting(self, defaults: Self) -> Self:
         """Returns these settings, with every missing key taken from ``defaults``."""
         return defaults.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
+
+
+def expectation(problem: ErrorDetails) -> str:
+    """Returns what was expected in place of an invalid value."""
+    return _SHAPES.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
 
 
 def _is_address(url: str) -> str:

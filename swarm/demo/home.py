@@ -24,18 +24,28 @@ class InUse(Exception):
     """Another demo is running in this home."""
 
 
+class Unusable(Exception):
+    """The home cannot be created, or is not writable."""
+
+
 @contextmanager
 def held(home: Path, *, begins_anew: bool) -> Iterator[None]:
-    """Locks the home for the duration of the block. Raises InUse, or OSError if the home cannot be created.
+    """Locks the home for the duration of the block. Raises InUse or Unusable.
 
     ``begins_anew`` removes the database of an earlier demo, and the coder's work. The twin keeps its workspace in
     memory, so earlier threads no longer exist, and answers in them would fail. A database without the demo's lock file
     is kept.
     """
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = home / LOCK
-    was_a_demos = lock.exists()
-    with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        was_a_demos = lock.exists()
+        opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise Unusable(
+            f"The folder {home} of the demo cannot be used: {error.strerror}. Choose another one with SWARM_HOME."
+        ) from error
+    with os.fdopen(opened, "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

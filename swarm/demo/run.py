@@ -51,7 +51,7 @@ async def _run_until_stopped(demo: Plan) -> int:
             home.work_tree(Path.cwd(), demo.home) as tree,
         ):
             return await _run_parts(replace(demo, work_tree=tree, no_coder=_no_coder(demo)), stop)
-    except home.InUse as error:
+    except (home.InUse, home.Unusable) as error:
         print(error, file=sys.stderr)
         return 1
 

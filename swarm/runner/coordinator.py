@@ -150,7 +150,7 @@ class CoordinatorConnection:
             answer = await self._http.request(method, path, **options)
         except httpx2.HTTPError as error:
             raise Unreachable(
-                f"The coordinator at {self.base_url} does not answer: {error or type(error).__name__}.",
+                f"The coordinator at {self.base_url} does not answer: {str(error) or type(error).__name__}.",
                 hint="Start it with `swarm up`, or name its address with --url or SWARM_URL.",
             ) from error
         if answer.is_success:

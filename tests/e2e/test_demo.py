@@ -435,6 +435,15 @@ async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> 
 
 
 @pytest.mark.req("OPS-01")
+async def test_a_home_that_cannot_be_made_is_said_in_one_line(processes: Processes) -> None:
+    ended = await processes.command("demo", env={"SWARM_HOME": "/proc/none"})
+    assert ended.code == 1
+    (line,) = ended.err.splitlines()
+    assert "/proc/none of the demo cannot be used" in line
+    assert "SWARM_HOME" in line
+
+
+@pytest.mark.req("OPS-01")
 def test_a_demo_begins_anew_but_only_where_a_demo_was_before(tmp_path: Path) -> None:
     database = tmp_path / home.DATABASE
     database.write_text("somebody's")

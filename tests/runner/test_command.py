@@ -61,6 +61,7 @@ async def test_a_runner_enrols_once_and_keeps_its_token_for_itself(office: Offic
         (["--provider", "command:true", "--max-concurrent", "0"], {}, "--max-concurrent is 0"),
         (["--provider", "command:true", "--repo", ".", "--workdir", "."], {}, "exclude each other"),
         (["--provider", "command:true", "--repo", "nowhere"], {}, "neither a folder nor the URL"),
+        (["--provider", "command:true", "--repo", "/"], {}, "git finds no commit to begin at: fatal: not a git"),
         (["--provider", "command:true", "--show-diff"], {}, "--show-diff needs --repo"),
         (["--provider", "command:true", "--silence-limit", "0"], {}, "--silence-limit is 0"),
         (["--provider", "command:true", "--cost-limit", "-1"], {}, "--cost-limit is -1"),

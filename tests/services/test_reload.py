@@ -149,7 +149,7 @@ async def test_what_cannot_be_used_changes_nothing_and_is_named(operator: Operat
     in_force = operator.book.current
     with pytest.raises(Invalid) as refused:
         await operator.reloads(LISTENING % "other" + "\nreactions: [eyes]")
-    assert refused.value.fields == {"reactions": "Input should be a valid dictionary or instance of ReactionSettings"}
+    assert refused.value.fields == {"reactions": "a mapping is expected"}
     with pytest.raises(Invalid, match="line 1"):
         await operator.reloads("channels: {")
     assert operator.book.current is in_force

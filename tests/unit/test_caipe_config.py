@@ -301,6 +301,7 @@ def test_all_bots_are_permitted_by_an_asterisk_and_nobody_else() -> None:
         ("C0AAAA: {ai_enabled: true}\nC0AAAA: {}", "line 2, column 1: the key C0AAAA stands twice"),
         ("general: {ai_enabled: true}", "'general' is not a channel's id; an id such as C0123456789 is expected"),
         ("C0AAAA: {ai_enabled: perhaps}", "C0AAAA.ai_enabled: Input should be a valid boolean"),
+        ("C0AAAA: {qanda: {include_bots: yes}}", "C0AAAA.qanda.include_bots: a mapping is expected"),
         ("C0AAAA: {agents: [{users: {listen: never}}]}", "C0AAAA.agents.0.agent_id: Field required"),
         ("C0AAAA: {agents: [{agent_id: a, users: {listen: never}}]}", "C0AAAA.agents.0.users.listen: Input should be"),
         ("C0AAAA: yes", "C0AAAA: the settings of a channel are expected"),

@@ -151,7 +151,7 @@ def test_only_tasks_of_this_conversation_can_be_stopped_from_the_list() -> None:
     ("answer", "text"),
     [
         (WorkStopped(stopped=1), "It is being stopped."),
-        (WorkStopped(stopped=3), "All 3 are being stopped."),
+        (WorkStopped(stopped=3), "It is being stopped."),  # a task, its run and its request are one thing to people
         (WorkStopped(stopped=0), "Nothing of yours runs here."),
         (WorkList(own=(), others=(), channel="C1"), "You have no open tasks, and there are none here."),
         (AgentList(agents=()), "There is no agent that you may use here."),

@@ -289,6 +289,11 @@ MISTAKES = {
     "a name that is reserved": (remote("role: lead", "all"), ("agents.remote", "'all'", "reserved")),
     "a dialect that is none": (remote("dialect: acp"), ("agents.remote.helper.dialect", "'acp'", "agui", "caipe")),
     "a role that is none": (remote("role: boss"), ("agents.remote.helper.role", "'boss'", "lead", "worker")),
+    "one user in place of a list": (
+        "channels: {C0123456789: {allowed_users: 3}}",
+        ("channels.C0123456789.allowed_users is 3: a list is expected",),
+    ),
+    "a list in place of settings": ("channels: {C0123456789: {alerts: [a]}}", ("alerts: a mapping is expected",)),
     "two identities": (
         remote("token: hush-hush, oauth: {token_url: 'http://t', client_id: a, client_secret: hush-hush}"),
         ("agents.remote.helper", "token and oauth", "one of them is expected"),
@@ -333,6 +338,12 @@ def test_a_mistake_is_named_with_its_key_and_what_is_expected(read: Read, yaml: 
     for word in says:
         assert word in refused.value.message
     assert "hush" not in refused.value.message
+
+
+def test_a_problem_of_several_settings_together_begins_with_their_names(read: Read) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read("agents: {builtin: {boss: {kind: assistant, tools: [swarm]}}}")
+    assert refused.value.message.startswith("agents.builtin.boss needs a model")
 
 
 @pytest.mark.req("OPS-11")

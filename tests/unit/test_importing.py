@@ -70,7 +70,7 @@ def test_the_report_says_what_became_of_every_key_and_counts(folder: Path, impor
         "\n".join(lines)
     )
     counted = re.fullmatch(
-        r"swarm\.yaml: (\d+) taken over, (\d+) taken over, but works differently, (\d+) not taken over\.", lines[-1]
+        r"swarm\.yaml: (\d+) taken over, (\d+) taken over with a difference, (\d+) not taken over\.", lines[-1]
     )
     assert counted is not None
     assert sum(map(int, counted.groups())) == len(lines) - 1
@@ -107,9 +107,27 @@ def test_a_charts_values_are_understood_with_their_variables(folder: Path, impor
     }
     (folder / "values.yaml").write_text(yaml.safe_dump(values))
     imports("caipe", "values.yaml")
+    variables = {"CAIPE_API_URL": "http://ui", "SLACK_INTEGRATION_DEFAULT_AGENT_ID": "platform"}
+    assert read({"SWARM_CONFIG": "swarm.yaml", **variables}, folder=folder, user_home=folder).elsewhere == ()
     settings = loaded(folder, CAIPE_API_URL="http://ui")
     assert settings.agents.default == "platform"
     assert settings.agents.remote_in_full["platform"].url == "http://ui"
+
+
+def test_a_file_without_channels_writes_nothing(folder: Path, imports: Run) -> None:
+    (folder / "bot.yaml").write_text("# nothing\n")
+    with pytest.raises(ConfigurationError, match=r"bot\.yaml has no channels"):
+        imports("caipe", "bot.yaml")
+    assert not (folder / "swarm.yaml").exists()
+
+
+def test_variables_of_another_file_have_to_be_copied(folder: Path, imports: Run) -> None:
+    (folder / "bot.yaml").write_text(OLDER, encoding="utf-8")
+    for name in ("bot.env", ".env"):
+        (folder / name).write_text("DYNAMIC_AGENTS_URL=http://caipe.example:8001\n")
+    said = imports("caipe", "bot.yaml", "--env", "bot.env").splitlines()
+    assert said[-1] == "swarm does not read bot.env: copy the variables that it needs into ./.env."
+    assert ".env" not in imports("caipe", "bot.yaml", "--env", ".env", "--force")
 
 
 def test_secrets_are_references_and_are_never_copied(folder: Path, imports: Run) -> None:

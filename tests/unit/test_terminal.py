@@ -7,8 +7,10 @@ import io
 import pytest
 from rich.table import Table
 
+from swarm.cli import in_one_line
 from swarm.cli.chat.display import PlainText
 from swarm.cli.terminal import Terminal
+from swarm.domain.errors import Invalid
 from tests.support.naughty import NAME, TEXT, hidden_in
 
 pytestmark = pytest.mark.req("SEC-04")
@@ -33,3 +35,32 @@ def test_an_answer_that_is_piped_commands_nothing_either_however_it_is_cut() -> 
             plain.write(character)
     assert hidden_in(out.getvalue()) == ""
     assert "❤\ufe0f\u200d🔥" in out.getvalue()
+
+
+def _listed(*titles: str) -> Table:
+    table = Table("id", "title")
+    for title in titles:
+        table.add_row("01a20d6e-d7db-7420-a45f-c210fc05c579", title)
+    return table
+
+
+@pytest.mark.req("OPS-01")
+def test_a_table_for_another_program_has_one_line_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = io.StringIO()
+    Terminal(file=out).print_rows(_listed("word " * 25), "There is no task.")
+    (line,) = [line for line in out.getvalue().splitlines() if "01a20d6e" in line]
+    assert "word " * 25 in line
+
+
+@pytest.mark.req("OPS-01")
+def test_a_table_without_rows_is_a_sentence() -> None:
+    out = io.StringIO()
+    Terminal(file=out).print_rows(_listed(), "There is no task.")
+    assert out.getvalue() == "There is no task.\n"
+
+
+@pytest.mark.req("OPS-01")
+@pytest.mark.parametrize("message", ["listen is 'al'", "listen is 'al'."])
+def test_an_error_and_its_hint_are_two_sentences(message: str) -> None:
+    assert in_one_line(Invalid(message, hint="The old ones stay.")) == "listen is 'al'. The old ones stay."

@@ -103,7 +103,9 @@ def load_threads(path: Path = THREADS) -> ThreadSuite:
             for category, entries in document["threads"].items()
             for number, entry in enumerate(entries, 1)
         )
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"{path} is not a file with labelled threads: {error}", hint=f"{THREADS} shows the format."
         ) from error

@@ -87,7 +87,7 @@ def add_agents(
     """Adds the default agents, and the service with those of its agents that the settings do not have yet."""
     _defaults(done, agents, variables)
     if not agents.added:
-        if variables.get(variable.API_URL):
+        if variables.get(variable.API_URL) and not agents.services:
             done.leave(variable.API_URL, f"no agent of the service is named ({variable.DEFAULT_AGENT})")
         return
     base = agents.service(variables.get(variable.API_URL))

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from swarm.config.section import expectation
 from swarm.domain.errors import ConfigurationError
 
 DEFAULT_MARKERS: Final = frozenset({"DEFER", "LOW_CONFIDENCE"})
@@ -149,7 +150,7 @@ def read(document: Mapping[str, Any], name: str) -> Iterator[tuple[str, Channel 
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             at = ".".join(map(str, (key, *first["loc"])))
-            raise ConfigurationError(f"{name}: {at}: {first['msg'].removeprefix('Value error, ')}") from None
+            raise ConfigurationError(f"{name}: {at}: {expectation(first)}") from None
 
 
 def unknown(part: BaseModel, at: str) -> Iterator[str]:

@@ -42,13 +42,18 @@ def from_caipe(file: Path, output: Path, variables: Mapping[str, str]) -> Import
     """Translates the configuration of CAIPE's bot, or the values of its Helm chart."""
     document = parsed(text_of(file), str(file))
     document, of_chart = caipe.of_chart(document)
+    channels = caipe.mapping(document, str(file))
+    if not channels:
+        raise ConfigurationError(
+            f"{file} has no channels.", hint="The file of SLACK_INTEGRATION_BOT_CONFIG is expected."
+        )
     variables = {**of_chart, **{name: value for name, value in variables.items() if name != caipe_variables.BOT_CONFIG}}
     name = DYNAMIC_AGENTS_VARIABLE
     if name not in variables and caipe_variables.API_URL in variables:
         name = caipe_variables.API_URL
     service = {"url": Reference(name), "dialect": Dialect.CAIPE.value}
     done = caipe.translate(
-        caipe.mapping(document, str(file)),
+        channels,
         str(file),
         {key: value for key, value in variables.items() if key != caipe_variables.API_URL},
         {"remote": {DYNAMIC_AGENTS: service}},

@@ -16,7 +16,7 @@ class Fate(StrEnum):
     """What became of a key."""
 
     TAKEN = "taken over"
-    DIFFERS = "taken over, but works differently"
+    DIFFERS = "taken over with a difference"
     LEFT = "not taken over"
 
 

@@ -286,7 +286,7 @@ def _choice(answer: StopChoice) -> tuple[str, list[Block]]:
 
 def _stopped(answer: WorkStopped) -> str:
     if answer.stopped:
-        return "It is being stopped." if answer.stopped == 1 else f"All {answer.stopped} are being stopped."
+        return "It is being stopped."
     if answer.has_queued:
         return "Nothing of yours runs here that I could stop. Delete your message, and no agent will answer it."
     return "Nothing of yours runs here."

@@ -178,3 +178,18 @@ async def test_the_command_evaluates_the_real_prompt_and_tools_and_judges_by_the
 async def test_an_agent_that_does_not_lead_is_no_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'bob' is no built-in lead"):
         await _evaluated(monkeypatch, tmp_path, agent="bob")
+
+
+async def test_a_model_that_never_answers_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "team: {ada: {description: Adds.}}\nthreads: {sums: [{say: Add 1 and 2., delegate: ada}]}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    given = {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with own_log():
+        assert await asyncio.to_thread(eval_lead, threads=tmp_path / "own.yaml") == 1
+    assert "0 of 1 right" in capsys.readouterr().out

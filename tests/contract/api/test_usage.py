@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.domain.model.budgets import AgentBudgets, Budget, Budgets
 from swarm.domain.model.requests import DecisionPolicy, DecisionRule
-from tests.support.doors import Doors, Visitor, error_of
+from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, error_of
 from tests.support.world import BOT
 
 pytestmark = pytest.mark.req("RUN-06", "RUN-03")
@@ -359,3 +360,12 @@ async def test_a_budget_that_is_rejected_too_late_leaves_the_next_run_of_the_tas
     await decide(doors, asked["request_id"], "reject")
     (task,) = (await doors.operator.get("/tasks"))["tasks"]
     assert (task["id"], task["status"]) == (again["task"]["id"], "in_progress")
+
+
+async def test_the_operators_command_says_what_is_wrong_with_a_value(doors: Doors) -> None:
+    with (
+        CoordinatorClient(f"http://127.0.0.1:{doors.address[1]}", OPERATOR_TOKEN) as client,
+        pytest.raises(CoordinatorRefused, match="Not valid: days") as refused,
+    ):
+        await asyncio.to_thread(client.call, "GET", "/usage", params={"days": 1000})
+    assert refused.value.hint == "days: Input should be less than or equal to 90."
