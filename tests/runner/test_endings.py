@@ -161,6 +161,20 @@ def test_sessions_survive_a_restart_and_an_unreadable_file_only_means_new_ones(t
 
 
 @pytest.mark.req("RUN-02")
+def test_a_session_that_cannot_be_stored_is_kept_in_memory_and_stored_when_that_is_possible(tmp_path: Path) -> None:
+    folder = tmp_path / "runner"
+    sessions = Sessions(folder)
+    first = KeptSession(provider="claude", workdir="/w", session_id="s-1")
+    sessions.keep("a", first)
+    found = sessions.get("a", "claude")
+    assert found
+    assert found.session_id == "s-1"
+    folder.mkdir()
+    sessions.keep("b", first)
+    assert Sessions(folder).get("a", "claude") == found
+
+
+@pytest.mark.req("RUN-03")
 async def test_a_thread_has_one_lock_for_its_session(tmp_path: Path) -> None:
     sessions, order = Sessions(tmp_path), []
 
