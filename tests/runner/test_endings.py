@@ -13,6 +13,7 @@ import pytest
 from swarm.domain.errors import ConfigurationError
 from swarm.runner.endings import NOT_REPORTED, NOTHING, Answered, Ending, NotDone, Over, ending_of
 from swarm.runner.environment import cli_environment, sandbox
+from swarm.runner.home import RunnerHome
 from swarm.runner.port import StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import KeptSession, Sessions
 from swarm.runner.settings import door_of
@@ -172,6 +173,15 @@ def test_a_session_that_cannot_be_stored_is_kept_in_memory_and_stored_when_that_
     folder.mkdir()
     sessions.keep("b", first)
     assert Sessions(folder).get("a", "claude") == found
+
+
+@pytest.mark.req("RUN-01")
+@pytest.mark.parametrize("name", ["lock", ".instance.new"])
+def test_a_folder_in_which_nothing_can_be_written_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ConfigurationError, match="cannot be used") as raised, RunnerHome(tmp_path).locked():
+        pass
+    assert str(tmp_path) in raised.value.message
 
 
 @pytest.mark.req("RUN-03")
