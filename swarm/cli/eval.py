@@ -118,13 +118,13 @@ def lead(
     parallel
         Number of threads processed at once.
     at_least
-        The exit code is 1 if a lower percentage of the threads is handled as labelled.
+        The exit code is 1 if a lower percentage of the threads is handled as labelled, or if the model failed in all.
     as_json
         Print everything as JSON.
     """
     from dataclasses import asdict, replace
 
-    from swarm.agents.builtin.lead_evaluation import THREADS, load_threads, score
+    from swarm.agents.builtin.lead_evaluation import THREADS, LeadMove, load_threads, score
     from swarm.config import load as settings
 
     log.configure("error")
@@ -137,7 +137,7 @@ def lead(
         sys.stdout.write(json.dumps(whole, indent=2) + "\n")
     else:
         _show_led(judged, found)
-    return 0 if found.right >= at_least else 1
+    return 0 if found.right >= at_least and any(one.got is not LeadMove.ERROR for one in judged) else 1
 
 
 def _led_by(settings: Settings, name: str | None) -> tuple[str, BuiltinAgentSettings]:
