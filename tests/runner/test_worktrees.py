@@ -63,10 +63,12 @@ async def test_the_answer_names_the_branch_and_its_changes_and_shows_the_diff(of
 async def test_after_a_failure_the_worktree_is_kept_and_the_thread_knows_where(
     office: Office, repository: Path
 ) -> None:
-    await office.start(fake("fails"), repo=str(repository))
+    await office.start(fake("breaks"), repo=str(repository))
     ts, task_id = await office.delegate(task="Write done.txt")
     await office.ended(task_id, "dead")
     await office.says(ts, "exit code 3", "kept in branch swarm/write-done-txt-")
+    (worktree,) = (office.folder / "runner" / "work").iterdir()
+    assert git(worktree, "status", "--porcelain") == "?? done.txt"
 
 
 @pytest.mark.long
