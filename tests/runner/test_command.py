@@ -223,10 +223,11 @@ async def test_the_log_of_a_task_is_shown_while_it_is_written_and_afterwards(off
 @pytest.mark.req("RUN-03")
 async def test_a_log_is_followed_from_before_its_run_and_through_the_end_of_a_coordinator(office: Office) -> None:
     commands, env = office.stage.processes, office.stage.environment
-    made = await office.lead.uses("create-task", title="count", description="count", agent=office.name)
+    made = await office.lead.uses("create-task", title="count", description="count")
     follows = commands.fork("logs", "swarm.cli.main", "logs", made["id"], "--follow", env=env)
     await follows.says("No agent has worked on this task yet")
     await office.start(fake("waits"))
+    await office.lead.uses("assign-task", task_id=made["id"], agent=office.name)
     await follows.says("Run 1 of 1")
     await follows.says("Begun.")
     office.stage.kill_coordinator()

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from swarm.runner.coordinator import CoordinatorConnection, Refused
-from swarm.runner.port import CliEvent, McpAccess, TextAdded
+from swarm.runner.port import CliEvent, McpAccess, TextAdded, TurnEnded, TurnOutcome
 from swarm.runner.runner import Runner
 from swarm.runner.settings import RunnerSettings
 from tests.runner.scripted import ScriptedDoor, ScriptedSession
@@ -47,10 +47,12 @@ class Coordinator:
         self.tokens: list[str] = []  # renewed last
         self.lost: list[str] = []
         self.finished: list[str] = []
+        self.limits: list[int] = []  # of the polls
         self._triggers = list(triggers)
 
     async def poll(self, limit: int, wait_seconds: float) -> list[dict[str, Any]]:
         self.polled.set()
+        self.limits.append(limit)
         await self.work.wait()
         self.work.clear()
         return [one | {"lease": {"token": f"lease-{one['id']}", "expires_at": _ends()}} for one in self._triggers]
@@ -164,3 +166,22 @@ async def no_run_after(coordinator: Coordinator, runner: Runner) -> None:
         return bool(coordinator.finished) and not runner.runs
 
     await wait_until(look, what="the run has ended")
+
+
+@pytest.mark.req("RUN-02")
+async def test_after_three_failures_one_run_tries_again(tmp_path: Path) -> None:
+    async def fails(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+        yield TurnEnded(outcome=TurnOutcome.FAILED)
+
+    coordinator = Coordinator(note(1, "1.0"))
+    async with serving(coordinator, ScriptedDoor(fails), tmp_path, max_concurrent=3, pause_seconds=0.01) as runner:
+        for polls in range(2, 6):
+            await no_run_after(coordinator, runner)
+            await wait_until(lambda: _count(coordinator.limits), lambda count, polls=polls: count == polls)
+            coordinator.finished.clear()
+            coordinator.work.set()
+        assert coordinator.limits == [3, 2, 2, 2, 1]
+
+
+async def _count(found: list[int]) -> int:
+    return len(found)
