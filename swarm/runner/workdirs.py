@@ -88,7 +88,9 @@ class Workdirs:
         if workdir.branch is None or workdir.base is None:
             return None
         await self._git(workdir.path, "add", "--all", wrap=wrap)
-        if await self._git(workdir.path, "diff", "--cached", "--name-only", wrap=wrap):  # of a submodule, its commit only
+        if await self._git(
+            workdir.path, "diff", "--cached", "--name-only", wrap=wrap
+        ):  # of a submodule, its commit only
             who = ("-c", f"user.name={self._name}", "-c", f"user.email={self._name}@swarm.invalid")
             how = ("--quiet", "--no-verify", "--no-gpg-sign")  # nobody is there who could unlock a key
             await self._git(workdir.path, *who, "commit", *how, "--message", message, wrap=wrap)

@@ -177,11 +177,14 @@ async def test_after_three_failures_one_run_tries_again(tmp_path: Path) -> None:
     async with serving(coordinator, ScriptedDoor(fails), tmp_path, max_concurrent=3, pause_seconds=0.01) as runner:
         for polls in range(2, 6):
             await no_run_after(coordinator, runner)
-            await wait_until(lambda: _count(coordinator.limits), lambda count, polls=polls: count == polls)
+            await polled(coordinator, polls)
             coordinator.finished.clear()
             coordinator.work.set()
         assert coordinator.limits == [3, 2, 2, 2, 1]
 
 
-async def _count(found: list[int]) -> int:
-    return len(found)
+async def polled(coordinator: Coordinator, times: int) -> None:
+    async def look() -> bool:
+        return len(coordinator.limits) == times
+
+    await wait_until(look, what="the runner polls")
