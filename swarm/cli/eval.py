@@ -122,7 +122,7 @@ def lead(
     parallel
         Number of threads processed at once.
     at_least
-        The exit code is 1 if a lower percentage of the threads is handled as labelled, or if the model never answers.
+        The exit code is 1 if a lower percentage of the threads is handled as labelled, or if the model failed in all.
     as_json
         Print everything as JSON.
     """

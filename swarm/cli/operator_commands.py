@@ -38,6 +38,10 @@ class CoordinatorRefused(SwarmError):
     code = "refused"
 
 
+class CoordinatorAway(CoordinatorRefused):
+    """The coordinator broke off an answer, or cannot answer now."""
+
+
 class CoordinatorClient:
     """A client for a running coordinator, which authenticates with the operator's token or an agent's."""
 
@@ -69,7 +73,7 @@ class CoordinatorClient:
                 f"up` starts one."
             ) from error
         except httpx2.HTTPError as error:
-            raise CoordinatorRefused(f"The coordinator did not answer properly: {error}") from error
+            raise CoordinatorAway(f"The coordinator did not answer properly: {error}") from error
         if answer.status_code == HTTPStatus.NO_CONTENT:
             return None
         content = _content(answer)
@@ -79,7 +83,8 @@ class CoordinatorClient:
             case {"error": {"message": str(message), "fields": {**fields}}} if fields:
                 raise CoordinatorRefused(message, hint="; ".join(f"{one}: {fields[one]}" for one in fields) + ".")
             case {"error": {"message": str(message), "hint": hint}}:
-                raise CoordinatorRefused(message, hint=hint)
+                is_away = answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
+                raise (CoordinatorAway if is_away else CoordinatorRefused)(message, hint=hint)
             case _:
                 raise CoordinatorRefused(
                     f"The server at {self._http.base_url} is not a coordinator: HTTP {answer.status_code}."

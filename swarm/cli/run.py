@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,8 @@ from urllib.parse import quote
 from cyclopts import Parameter
 
 from swarm.app import home
-from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
+from swarm.cli import NoServer
+from swarm.cli.operator_commands import CoordinatorAway, CoordinatorClient, CoordinatorRefused
 from swarm.cli.terminal import Terminal
 from swarm.config import Settings, load, load_part
 from swarm.domain.errors import ConfigurationError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:  # loaded late, since `swarm logs` does without
 
 _err = Terminal(stderr=True)
 _FOLLOW_SECONDS: Final = 50
+_PAUSE_SECONDS: Final = 1.0
 
 _SETTINGS: Final = (("home",), ("http", "host"), ("http", "port"), ("http", "url"), ("log", "level"))
 """The settings that a runner reads: where the coordinator's home folder and address are, if it is on this machine."""
@@ -284,14 +287,15 @@ def logs(work: str, *, run: int | None = None, follow: bool = False) -> None:
     run
         Another run on the task: 1 is the first.
     follow
-        Go on until the run ends, or until Ctrl-C.
+        Go on until the run ends, or until Ctrl-C. Waits for a run that has not begun, and for a coordinator that starts
+        again.
     """
     settings = load()
     client = CoordinatorClient(
         settings.http.address, home.operator_token(settings), timeout_seconds=_FOLLOW_SECONDS + 10
     )
     with client as coordinator:
-        run_id = _run_of(coordinator, work, run)
+        run_id = _run_of(coordinator, work, run, follow=follow)
         if run_id is None:
             _err.print("No agent has worked on this task yet.")
             return
@@ -301,29 +305,50 @@ def logs(work: str, *, run: int | None = None, follow: bool = False) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run_of(coordinator: CoordinatorClient, work: str, number: int | None) -> str | None:
-    """Returns the id of a run: one on a task, by default the latest with a log, or ``work`` itself; None for no run."""
-    try:
-        found = coordinator.call("GET", f"/tasks/{quote(work, safe='')}/runs")["runs"]
-    except CoordinatorRefused:
-        return work  # asked for as a run, which is refused if there is none
+def _run_of(coordinator: CoordinatorClient, work: str, number: int | None, *, follow: bool) -> str | None:
+    """Returns the id of a run: one on a task, or ``work`` itself; None for no run. By default it is the latest run with
+    a log, or to follow the latest one, which is waited for while the task is open."""
+    place, is_told = f"/tasks/{quote(work, safe='')}", False
+    while True:
+        try:
+            found = coordinator.call("GET", f"{place}/runs")["runs"]
+        except CoordinatorAway:
+            raise
+        except CoordinatorRefused:
+            return work  # asked for as a run, which is refused if there is none
+        if found or not follow or coordinator.call("GET", place)["ended_at"]:
+            break
+        if not is_told:
+            _err.print("No agent has worked on this task yet. This waits for one; Ctrl-C stops.", style="dim")
+        is_told = True
+        time.sleep(_PAUSE_SECONDS)
     runs = found[::-1]
     if number is not None and not 1 <= number <= len(runs):
         raise CoordinatorRefused(f"There is no run {number}: the task has {len(runs)}.")
-    logged = [place for place, one in enumerate(runs) if one["log_bytes"]] or list(range(len(runs)))
     if not runs:
         return None
-    place = logged[-1] if number is None else number - 1
-    one = runs[place]
-    _err.print(f"Run {place + 1} of {len(runs)}, by {one['agent']}, since {one['started_at']}:", style="dim")
+    logged = [at for at, one in enumerate(runs) if one["log_bytes"] and not follow] or [len(runs) - 1]
+    at = logged[-1] if number is None else number - 1
+    one = runs[at]
+    _err.print(f"Run {at + 1} of {len(runs)}, by {one['agent']}, since {one['started_at']}:", style="dim")
     return str(one["id"])
 
 
 def _show_log(coordinator: CoordinatorClient, run_id: str, *, follow: bool) -> None:
-    after, wait = 0, _FOLLOW_SECONDS if follow else 0
+    after, wait, is_away = 0, _FOLLOW_SECONDS if follow else 0, False
     while True:
         query = {"after": after, "wait_seconds": wait}
-        part = coordinator.call("GET", f"/runs/{quote(run_id, safe='')}/log", params=query)
+        try:
+            part = coordinator.call("GET", f"/runs/{quote(run_id, safe='')}/log", params=query)
+        except (NoServer, CoordinatorAway):
+            if not follow:
+                raise
+            if not is_away:
+                _err.print("The coordinator does not answer. This waits for it; Ctrl-C stops.", style="dim")
+            is_away = True
+            time.sleep(_PAUSE_SECONDS)
+            continue
+        is_away = False
         if part["start"] > after:
             _err.print("(What was before is no longer kept.)", style="dim")
         sys.stdout.write(for_terminal(part["text"]))

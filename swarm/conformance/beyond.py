@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from swarm.conformance.checks import Seen, Verdict
+from swarm.conformance.checks import Seen, Verdict, said_twice, words
 from swarm.conformance.record import Record, ToolUse
-from swarm.conformance.scenarios import Beyond, Scenario
+from swarm.conformance.scenarios import ANSWER, Beyond, Scenario
 from swarm.domain.answers import wording
 from swarm.domain.answers.events import Answered, Asked, NeedsInput, PlanShown
 from swarm.domain.answers.questions import is_approval
+from swarm.domain.model.requests import FieldType
 
 SEARCH: Final = "search"
 FETCH: Final = "fetch"
@@ -118,13 +119,24 @@ def _approval(scenario: Scenario, record: Record) -> Seen:
     """The agent asks before it acts, and shows the call."""
     asked = list(_asked(record))
     approvals = [one for one in asked if _is_about_call(one) and one.tool and one.tool.name]
+    made = _made_before(record)
     return Seen(
-        passed=bool(approvals),
-        expected="a run that ends with an approval, which shows the call of the tool",
-        seen=_seen_asked(asked),
+        passed=bool(approvals) and not made,
+        expected="a run that ends with an approval, which shows the call of the tool, before the call is made",
+        seen=f"{made} was called before it was approved" if made else _seen_asked(asked),
         hint="End the run with an interrupt for the call before it is made: with its toolCallId, and a response schema "
-        "with `approved`.",
+        "with `approved`. A TOOL_CALL_RESULT comes after the approval.",
     )
+
+
+def _made_before(record: Record) -> str:
+    """Returns the name of a tool with a result in the run that asks whether it may be called; empty if there is
+    none."""
+    for run in record.before:
+        wanted = {asked.tool.name for asked in _asked_by(run) if asked.tool}
+        if made := next((use.name for use in run.tool_uses if use.result and use.name in wanted), ""):
+            return made
+    return ""
 
 
 def _resumed(scenario: Scenario, record: Record) -> Seen:
@@ -132,20 +144,41 @@ def _resumed(scenario: Scenario, record: Record) -> Seen:
     length = min(len(record.text.strip()), len(record.said.strip()))
     again = len(record.before) - len({one.id for one in _asked(record)})
     is_over = isinstance(record.outcome, Answered) and bool(record.before)
+    wrong = [] if isinstance(record.outcome, Answered) else ["and no end"]
+    wrong += ["of which a passage comes twice"] if said_twice(record.text) else []
+    wrong += [f"but not what people had answered: “{ANSWER}”"] if _is_unused(record) else []
+    wrong += ["and the same was asked again"] if again > 0 else []
     return Seen(
-        passed=is_over and length > scenario.longer_than_characters and again <= 0,
-        expected=f"an answer of more than {scenario.longer_than_characters} characters after the resume",
-        seen=f"{len(record.before)} questions were answered; then {length} characters"
-        + ("" if isinstance(record.outcome, Answered) else ", and no end"),
-        hint="A resume has the answers to all interrupts of the last run. Go on where the run ended, do not ask the "
-        "same again, and end with RUN_FINISHED.",
+        passed=is_over and length > scenario.longer_than_characters and not wrong,
+        expected=f"an answer of more than {scenario.longer_than_characters} characters after the resume, with what "
+        "people have answered",
+        seen=", ".join([f"{len(record.before)} questions were answered; then {length} characters", *wrong]),
+        hint="A resume has the answers to all interrupts of the last run. Go on where the run ended, use the answers, "
+        "do not ask or say the same again, and end with RUN_FINISHED.",
     )
+
+
+def _is_unused(record: Record) -> bool:
+    """Whether people have answered in a text field, and neither a call nor the answer contains it."""
+    asked = list(_asked(record))
+    if not any(
+        field.type in (FieldType.TEXT, FieldType.TEXTAREA)
+        for one in asked
+        if not _is_about_call(one)
+        for field in one.fields
+    ):
+        return False
+    calls = (str(dict(one.tool.arguments)) for one in asked if one.tool)
+    return words(ANSWER) not in words(" ".join([record.text, *calls]))
 
 
 def _asked(record: Record) -> Iterator[Asked]:
     for run in (*record.before, record):
-        if isinstance(run.outcome, NeedsInput):
-            yield from run.outcome.asked
+        yield from _asked_by(run)
+
+
+def _asked_by(run: Record) -> Sequence[Asked]:
+    return run.outcome.asked if isinstance(run.outcome, NeedsInput) else ()
 
 
 def _is_about_call(asked: Asked) -> bool:

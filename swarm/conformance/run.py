@@ -12,7 +12,7 @@ from swarm.clock import new_id, new_trace_id
 from swarm.conformance.beyond import judge_beyond
 from swarm.conformance.checks import Limits, Verdict, judge
 from swarm.conformance.record import Heard, Record
-from swarm.conformance.scenarios import Beyond, Scenario
+from swarm.conformance.scenarios import ANSWER, Beyond, Scenario
 from swarm.conformance.workspace import CHANNEL, Workspace
 from swarm.domain.answers.agents import AgentClient
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget
@@ -31,9 +31,6 @@ PART_CHARACTERS: Final = 3_900
 
 MOST_RESUMES: Final = 5
 """How often the questions of an agent are answered."""
-
-ANSWER: Final = "Lunch is at noon."
-"""The text for a field of a question."""
 
 SETTLING_SECONDS: Final = 0.3
 """The time after which a finished answer is read again."""

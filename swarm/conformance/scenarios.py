@@ -88,4 +88,7 @@ HUMAN_INPUT: Final = Scenario(
 )
 """A scenario beyond the 22 checks: the agent asks, and goes on when it is answered."""
 
+ANSWER: Final = "Lunch is at noon."
+"""What people answer in a text field of a question."""
+
 ALL_SCENARIOS: Final = (*SCENARIOS, HUMAN_INPUT)

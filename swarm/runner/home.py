@@ -61,8 +61,10 @@ class RunnerHome:
     def locked(self) -> Iterator[str]:
         """Uses the folder, and yields the id of this instance. Raises ConfigurationError while another process uses
         the folder, or if the folder cannot be used."""
-        self._prepare()
-        lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        with self._used():
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.chmod(0o700)
+            lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -135,10 +137,10 @@ class RunnerHome:
                 ) from error
             raise
 
-    def _prepare(self) -> None:
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[None]:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.folder.chmod(0o700)
+            yield
         except OSError as error:
             raise ConfigurationError(
                 f"The runner's folder {self.folder} cannot be used: {error.strerror or error}.",
@@ -156,12 +158,14 @@ class RunnerHome:
     def _write(self, name: str, content: str) -> None:
         """Replaces a file atomically. Only its owner can read it, from the first byte on."""
         temporary = self.folder / f".{name}.new"
-        temporary.unlink(missing_ok=True)
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(content + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.folder / name)
+        with self._used():
+            temporary.unlink(missing_ok=True)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(content + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.folder / name)
 
 
 def _check_private(path: Path) -> None:

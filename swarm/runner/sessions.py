@@ -1,7 +1,7 @@
 """The CLI's sessions by thread, kept in the runner's folder, so that a follow-up continues them after a restart.
 
 One run at a time uses the session of a thread: its lock is held from before the CLI starts until its processes are
-gone. The file is replaced atomically; an unreadable file only means new sessions.
+gone. The file is replaced atomically; a file that cannot be read, or written, only means new sessions later.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class Sessions:
         self._kept[key] = replace(session, at=time.time_ns() // 1000)
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
-        self._write()
+        try:
+            self._write()
+        except OSError as error:  # such as a full disk, for which no answer may be lost
+            _log.warning("The sessions cannot be stored.", action="runner_sessions", error=error.strerror or str(error))
 
     def _write(self) -> None:
         temporary = self._path.with_suffix(".new")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -87,22 +88,24 @@ class Workdirs:
         if workdir.branch is None or workdir.base is None:
             return None
         await self._git(workdir.path, "add", "--all", wrap=wrap)
-        if await self._git(workdir.path, "status", "--porcelain", wrap=wrap):
+        if await self._git(
+            workdir.path, "diff", "--cached", "--name-only", wrap=wrap
+        ):  # of a submodule, its commit only
             who = ("-c", f"user.name={self._name}", "-c", f"user.email={self._name}@swarm.invalid")
             how = ("--quiet", "--no-verify", "--no-gpg-sign")  # nobody is there who could unlock a key
             await self._git(workdir.path, *who, "commit", *how, "--message", message, wrap=wrap)
-        branch = await self._git(workdir.path, "rev-parse", "--abbrev-ref", "HEAD", wrap=wrap)
-        span = f"{workdir.base}...HEAD"
-        summary = await self._git(workdir.path, "diff", *_PLAIN_DIFF, "--shortstat", span, wrap=wrap)
-        diff = await self._git(workdir.path, "diff", *_PLAIN_DIFF, span, wrap=wrap) if summary else ""
-        return Changes(branch=branch.strip(), summary=summary.strip(), diff=diff)
+        span = (await self._common(workdir.path, workdir.base, wrap), "HEAD")
+        summary = await self._git(workdir.path, "diff", *_PLAIN_DIFF, "--shortstat", *span, wrap=wrap)
+        diff = await self._git(workdir.path, "diff", *_PLAIN_DIFF, *span, wrap=wrap) if summary else ""
+        branch = await self._branch(workdir.path, workdir.branch, wrap)
+        return Changes(branch=branch, summary=summary.strip(), diff=diff)
 
     async def tidy(self, keep_seconds: float) -> list[Path]:
         """Removes old worktrees that have nothing of their own. Returns them. Never raises for a single one."""
         if self._repo is None or not self._folder.exists():
             return []
-        old = [path for path in self._folder.iterdir() if path.stat().st_mtime < time.time() - keep_seconds]
-        return [path for path in old if await self._removed(path)]
+        until = time.time() - keep_seconds
+        return [path for path in list(self._folder.iterdir()) if _is_older(path, until) and await self._removed(path)]
 
     async def _removed(self, path: Path) -> bool:
         try:
@@ -132,9 +135,27 @@ class Workdirs:
             new = ("--force", str(path), branch) if there else ("-b", branch, str(path), base)
             await self._git(repository, "worktree", "add", "--quiet", *new)
         else:  # of earlier work in this thread
-            branch = (await self._git(path, "rev-parse", "--abbrev-ref", "HEAD")).strip()
-        base = (await self._git(path, "merge-base", "HEAD", await self._base(repository))).strip()
+            os.utime(path)  # it is in use, so it is not removed as an old one
+            branch = await self._branch(path, branch)
+        base = await self._common(path, await self._base(repository))
         return Workdir(path=path, branch=branch, base=base, shared=(common,))
+
+    async def _branch(self, path: Path, name: str, wrap: Sequence[str] = ()) -> str:
+        """Returns the branch of a worktree. If a CLI has left the branch, its commits get one whose name begins with
+        ``name``, so that people find them."""
+        branch = (await self._git(path, "rev-parse", "--abbrev-ref", "HEAD", wrap=wrap)).strip()
+        if branch != "HEAD":
+            return branch
+        commit = (await self._git(path, "rev-parse", "--short", "HEAD", wrap=wrap)).strip()
+        await self._git(path, "branch", "--force", f"{name}-{commit}", "HEAD", wrap=wrap)
+        return f"{name}-{commit}"
+
+    async def _common(self, path: Path, base: str, wrap: Sequence[str] = ()) -> str:
+        """Returns the commit at which a worktree has left ``base``; without a common history, ``base`` itself."""
+        try:
+            return (await self._git(path, "merge-base", "HEAD", base, wrap=wrap)).strip()
+        except GitFailed:
+            return base
 
     async def _repository(self) -> Path:
         """Returns the repository's folder; that of a URL is cloned once and then fetched."""
@@ -154,7 +175,17 @@ class Workdirs:
     async def _base(self, repository: Path) -> str:
         """Returns the commit at which a new branch begins: the default branch of a clone, or the folder's HEAD."""
         is_clone = repository.parent == self._repos
-        return (await self._git(repository, "rev-parse", "--verify", _ORIGIN if is_clone else "HEAD")).strip()
+        find = ("rev-parse", "--verify", "--quiet", _ORIGIN if is_clone else "HEAD")
+        try:
+            try:
+                return (await self._git(repository, *find)).strip()
+            except GitFailed:
+                if not is_clone:
+                    raise
+                await self._git(repository, "remote", "set-head", "origin", "--auto")  # it was empty, or has another
+                return (await self._git(repository, *find)).strip()
+        except GitFailed as error:
+            raise GitFailed("The repository has no commit to begin at: make a first one.") from error
 
     async def _git(self, cwd: Path, *arguments: str, wrap: Sequence[str] = ()) -> str:
         argv = [*wrap, "git", *_SAFE, *arguments]
@@ -166,9 +197,23 @@ class Workdirs:
         except OSError as error:
             raise GitFailed(f"git cannot be started: {error.strerror or error}.") from error
         if ran.code != 0:
-            words = " ".join(ran.errors.split())[-300:] or ("it took too long" if ran.timed_out else "no reason given")
-            raise GitFailed(f"git {next(word for word in arguments if not word.startswith('-'))} failed: {words}")
+            words = _reason(ran.errors) or ("it took too long" if ran.timed_out else "no reason given")
+            command = next(word for word in arguments if not word.startswith("-") and "=" not in word)
+            raise GitFailed(f"git {command} failed: {words}")
         return ran.output
+
+
+def _reason(errors: str) -> str:
+    """Returns what git says, from its first error on."""
+    words = " ".join(errors.split())
+    return words[max(0, min((at for at in map(words.find, ("fatal:", "error:")) if at >= 0), default=0)) :][:300]
+
+
+def _is_older(path: Path, until: float) -> bool:
+    try:
+        return path.stat().st_mtime < until
+    except OSError:  # somebody has removed it
+        return False
 
 
 def _local(repo: str) -> Path | None:

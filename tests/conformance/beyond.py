@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -51,18 +52,27 @@ def complete(
     return ((*steps, FINISHED),)
 
 
-def asking(question: bool = True, approval: bool = True, answer: str = NOTE) -> Runs:
+def asking(
+    question: bool = True,
+    approval: bool = True,
+    answer: str = NOTE,
+    note: str = "Lunch is at noon.",
+    made: bool = False,
+    questions: int = 1,
+    end: Step = FINISHED,
+) -> Runs:
     """Asks what the note should say, then whether it may write it, and then says that it has."""
     runs: list[tuple[Step, ...]] = []
     if question:
-        runs.append((STARTED, _asks(_form())))
+        runs += [(STARTED, _asks(_form()))] * questions
     if approval:
         call = (
-            *_started("w1", "file-write", arguments='{"path": "note.md", "text": "Lunch is at noon."}'),
+            *_started("w1", "file-write", arguments=json.dumps({"path": "note.md", "text": note})),
+            *(_said("w1", "written") if made else ()),
             _asks(_may()),
         )
         runs.append((STARTED, *call))
-    return (*runs, (STARTED, content(answer), FINISHED))
+    return (*runs, (STARTED, content(answer), end))
 
 
 BROKEN_BEYOND: Final[Mapping[Beyond, Callable[[Seen], Runs]]] = {

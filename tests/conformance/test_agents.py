@@ -8,16 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from ag_ui.core import EventType, RunErrorEvent
 
 from swarm.agents.remote.agui import AguiAgent
 from swarm.conformance.checks import Limits
-from swarm.conformance.run import ANSWER, Examination, Result, examine
-from swarm.conformance.scenarios import ALL_SCENARIOS, HUMAN_INPUT, SCENARIOS, Beyond, Check, Scenario
+from swarm.conformance.run import Examination, Result, examine
+from swarm.conformance.scenarios import ALL_SCENARIOS, ANSWER, HUMAN_INPUT, SCENARIOS, Beyond, Check, Scenario
 from swarm.conformance.workspace import workspace
 from swarm.domain.answers.agents import Dialect, RemoteAgent, conversation_with
 from swarm.domain.errors import Unavailable
 from tests.conformance.agents import BROKEN, CASES, Script, Seen, concluding, good, lines, summing_up
-from tests.conformance.beyond import BROKEN_BEYOND, Runs, asking, complete
+from tests.conformance.beyond import BROKEN_BEYOND, NOTE, Runs, asking, complete
 from tests.support.agui_server import AguiServer, Answer
 from tests.support.idle_time import IdleTimeLoop
 from tests.support.quick import quick
@@ -178,6 +179,36 @@ async def test_a_cap_is_isolated_only_if_it_was_reached_and_documents_are_read_a
 ) -> None:
     result = await beyond(server, RAG_COMPLEX, lambda watched: complete(watched, **more))
     assert failed_beyond(result) == {Beyond.CAPS.value: seen}
+
+
+FAILED = RunErrorEvent(type=EventType.RUN_ERROR, message="the note is lost")
+OTHER = "I have written the note down: the cellar is closed today.\n"
+
+
+@pytest.mark.req("CONF-05")
+@pytest.mark.parametrize(
+    ("wrong", "check", "seen"),
+    [
+        ({"made": True}, Beyond.APPROVAL, "file-write was called before it was approved"),
+        ({"answer": 2 * NOTE}, Beyond.RESUMED, "characters, of which a passage comes twice"),
+        ({"answer": OTHER, "note": "No cellar."}, Beyond.RESUMED, f"but not what people had answered: “{ANSWER}”"),
+        ({"questions": 2}, Beyond.RESUMED, "characters, and the same was asked again"),
+        ({"questions": 9}, Beyond.RESUMED, "5 questions were answered; then 0 characters, and no end"),
+        ({"end": FAILED}, Beyond.RESUMED, "characters, and no end"),
+    ],
+)
+async def test_an_agent_that_goes_on_wrongly_fails_and_is_told_how(
+    server: AguiServer, wrong: dict[str, Any], check: Beyond, seen: str
+) -> None:
+    result = await beyond(server, HUMAN_INPUT, lambda watched: asking(**wrong))
+    failures = failed_beyond(result)
+    assert seen in failures[check.value]
+
+
+@pytest.mark.req("CONF-05")
+@pytest.mark.parametrize(("answer", "note"), [(OTHER, ANSWER), (NOTE, "See above.")])
+async def test_an_answer_is_used_in_a_call_or_in_the_text(server: AguiServer, answer: str, note: str) -> None:
+    assert failed_beyond(await beyond(server, HUMAN_INPUT, lambda seen: asking(answer=answer, note=note))) == {}
 
 
 @pytest.mark.req("CONF-05")

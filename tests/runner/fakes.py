@@ -74,6 +74,12 @@ def fails() -> None:
     sys.exit(3)
 
 
+def breaks() -> None:
+    """Writes a file, and fails."""
+    works()
+    fails()
+
+
 def stays() -> None:
     """Finishes, and does not exit."""
     say("The answer is 42.")

@@ -29,7 +29,7 @@ class ScriptedDoor:
         self.script = script
         self.opened: list[SessionWanted] = []
         self.sessions = set() if sessions is None else sessions
-        self.closed = 0
+        self.closed = self.cancelled = 0
         self.forks = False  # resuming begins another session, as some CLIs do
         self.at_once = self.most_at_once = 0
         self._failing_starts = failing_starts
@@ -90,6 +90,7 @@ class ScriptedSession:
         self._asked[ask_id].set_result(values)
 
     async def cancel(self) -> None:
+        self._door.cancelled += 1
         self._cancelled.set()
 
     async def close(self, grace_seconds: float) -> None:

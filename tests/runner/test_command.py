@@ -235,6 +235,29 @@ async def test_the_log_of_a_task_is_shown_while_it_is_written_and_afterwards(off
 
 @pytest.mark.long
 @pytest.mark.req("RUN-03")
+async def test_a_log_is_followed_from_before_its_run_and_through_the_end_of_a_coordinator(office: Office) -> None:
+    commands, env = office.stage.processes, office.stage.environment
+    made = await office.lead.uses("create-task", title="count", description="count")
+    follows = commands.fork("logs", "swarm.cli.main", "logs", made["id"], "--follow", env=env)
+    await follows.says("No agent has worked on this task yet")
+    await office.start(fake("waits"))
+    await office.lead.uses("assign-task", task_id=made["id"], agent=office.name)
+    await follows.says("Run 1 of 1")
+    await follows.says("Begun.")
+    office.stage.kill_coordinator()
+    await follows.says("The coordinator does not answer")
+    await office.stage.start_coordinator()
+    (office.folder / "go").write_text("")
+    assert await follows.exit_code(60) == 0
+    assert follows.output.split().count("Begun.") == follows.output.split().count("Finished.") == 1
+    cancelled = await office.lead.uses("create-task", title="count", description="count")
+    await office.lead.uses("cancel-task", task_id=cancelled["id"], reason="not needed")
+    nothing = await commands.command("logs", cancelled["id"], "--follow", env=env)
+    assert (nothing.code, nothing.err) == (0, "No agent has worked on this task yet.\n")
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-03")
 async def test_who_stops_following_sees_no_error(office: Office) -> None:
     await office.start(fake("hangs"))
     made = await office.lead.uses("create-task", title="count", description="count", agent=office.name)

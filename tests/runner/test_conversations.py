@@ -177,7 +177,7 @@ async def test_a_cli_that_reports_the_end_itself_is_believed(office: Office) -> 
 
 @pytest.mark.long
 @pytest.mark.req("RUN-02")
-async def test_threads_are_worked_on_at_once_up_to_the_limit_and_one_thread_never_twice(office: Office) -> None:
+async def test_threads_are_worked_on_at_once_up_to_the_limit(office: Office) -> None:
     go = asyncio.Event()
 
     async def waits(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:

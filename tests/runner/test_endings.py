@@ -13,9 +13,10 @@ import pytest
 from swarm.domain.errors import ConfigurationError
 from swarm.runner.endings import NOT_REPORTED, NOTHING, Answered, Ending, NotDone, Over, ending_of
 from swarm.runner.environment import cli_environment, sandbox
+from swarm.runner.home import Keys, RunnerHome
 from swarm.runner.port import StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import KeptSession, Sessions
-from swarm.runner.settings import door_of
+from swarm.runner.settings import RunnerSettings, door_of
 from swarm.runner.watch import Breaker, SilenceWatch
 from tests.support.every import every
 
@@ -103,6 +104,14 @@ async def test_no_silence_is_measured_while_people_decide() -> None:
     assert [step.state for step in shown] == [ToolState.IN_PROGRESS, ToolState.ERROR]
 
 
+@pytest.mark.req("RUN-02")
+def test_people_are_told_of_silence_after_the_time_that_the_guide_names(tmp_path: Path) -> None:
+    settings = RunnerSettings(name="wim", provider="claude", home=tmp_path, url="http://127.0.0.1:9")
+    guide = (Path(__file__).parents[2] / "docs" / "coding-agents.md").read_text(encoding="utf-8")
+    assert f"| no output for {settings.silence_seconds / 60:g} minutes | a step" in guide
+    assert settings.silence_limit_seconds is None
+
+
 @pytest.mark.req("SEC-07")
 def test_a_cli_gets_the_usual_variables_and_the_named_ones() -> None:
     own = {"HOME": "/home/ann", "PATH": "/bin", "SWARM_TOKEN": "t", "KEY": "k", "OTHER": "o"}
@@ -161,6 +170,43 @@ def test_sessions_survive_a_restart_and_an_unreadable_file_only_means_new_ones(t
 
 
 @pytest.mark.req("RUN-02")
+def test_a_session_that_cannot_be_stored_is_kept_in_memory_and_stored_when_that_is_possible(tmp_path: Path) -> None:
+    folder = tmp_path / "runner"
+    sessions = Sessions(folder)
+    first = KeptSession(provider="claude", workdir="/w", session_id="s-1")
+    sessions.keep("a", first)
+    found = sessions.get("a", "claude")
+    assert found
+    assert found.session_id == "s-1"
+    folder.mkdir()
+    sessions.keep("b", first)
+    assert Sessions(folder).get("a", "claude") == found
+
+
+@pytest.mark.req("RUN-01")
+@pytest.mark.parametrize("name", ["lock", ".instance.new"])
+def test_a_folder_in_which_nothing_can_be_written_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ConfigurationError, match="cannot be used") as raised, RunnerHome(tmp_path).locked():
+        pass
+    assert str(tmp_path) in raised.value.message
+
+
+@pytest.mark.req("RUN-01")
+async def test_a_kept_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    settings = RunnerSettings(name="wim", provider="claude", home=tmp_path, url="http://127.0.0.1:9")
+    kept = tmp_path / "token"
+    kept.write_text("secret\n")
+    kept.chmod(0o600)
+    assert await RunnerHome(tmp_path).token(settings, Keys()) == "secret"
+    for mode in (0o640, 0o604):
+        kept.chmod(mode)
+        with pytest.raises(ConfigurationError, match="can be read by other users") as raised:
+            await RunnerHome(tmp_path).token(settings, Keys())
+        assert f"chmod 600 {kept}" in str(raised.value.hint)
+
+
+@pytest.mark.req("RUN-03")
 async def test_a_thread_has_one_lock_for_its_session(tmp_path: Path) -> None:
     sessions, order = Sessions(tmp_path), []
 

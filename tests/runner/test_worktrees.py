@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from swarm.runner.workdirs import GitFailed, Workdirs
 from tests.runner.conftest import Office, fake
 
 AUTHOR = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
+NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -61,10 +63,12 @@ async def test_the_answer_names_the_branch_and_its_changes_and_shows_the_diff(of
 async def test_after_a_failure_the_worktree_is_kept_and_the_thread_knows_where(
     office: Office, repository: Path
 ) -> None:
-    await office.start(fake("fails"), repo=str(repository))
+    await office.start(fake("breaks"), repo=str(repository))
     ts, task_id = await office.delegate(task="Write done.txt")
     await office.ended(task_id, "dead")
     await office.says(ts, "exit code 3", "kept in branch swarm/write-done-txt-")
+    (worktree,) = (office.folder / "runner" / "work").iterdir()
+    assert git(worktree, "status", "--porcelain") == "?? done.txt"
 
 
 @pytest.mark.long
@@ -98,7 +102,7 @@ async def test_a_url_is_cloned_once_and_new_worktrees_begin_at_its_newest_commit
     await own.of("one", "one")
     (repository / "new").write_text("new\n")
     git(repository, "add", "--all")
-    git(repository, "-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--message", "More")
+    git(repository, *NO_HOOKS, "commit", "--quiet", "--message", "More")
     second = await own.of("two", "two")
     assert (second.path / "new").read_text() == "new\n"
     assert len(list((tmp_path / "runner" / "repos").iterdir())) == 1
@@ -123,6 +127,121 @@ async def test_only_old_worktrees_without_anything_of_their_own_are_removed(tmp_
     assert committed.path.exists()
     assert young.path.exists()
     assert str(unchanged.branch) not in git(repository, "branch")
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_worktree_in_use_is_not_removed_as_an_old_one(tmp_path: Path, repository: Path) -> None:
+    own = workdirs(tmp_path, str(repository))
+    old = await own.of("one", "one")
+    os.utime(old.path, (1, 1))
+    (old.path.parent / "gone").symlink_to("nowhere")
+    assert await own.of("one", "two") == old
+    assert await own.tidy(50) == []
+    os.utime(old.path, (1, 1))
+    assert await own.tidy(50) == [old.path]
+
+
+@pytest.mark.req("RUN-02")
+async def test_commits_outside_of_a_branch_get_one(tmp_path: Path, repository: Path) -> None:
+    own = workdirs(tmp_path, str(repository))
+    workdir = await own.of("one", "one")
+    git(workdir.path, *NO_HOOKS, "checkout", "--quiet", "--detach")
+    (workdir.path / "new").write_text("new\n")
+    changes = await own.changes(workdir, (), "The work")
+    assert changes
+    assert changes.branch.startswith(f"{workdir.branch}-")
+    assert git(repository, "show", f"{changes.branch}:new") == "new"
+    again = await own.of("one", "one")
+    assert (again.path, again.branch) == (workdir.path, changes.branch)
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_history_of_its_own_is_compared_with_the_commit_at_the_start(tmp_path: Path, repository: Path) -> None:
+    own = workdirs(tmp_path, str(repository))
+    workdir = await own.of("one", "one")
+    git(workdir.path, *NO_HOOKS, "checkout", "--quiet", "--orphan", "anew")
+    (workdir.path / "new").write_text("new\n")
+    changes = await own.changes(workdir, (), "The work")
+    assert changes
+    assert (changes.branch, changes.summary) == ("anew", "1 file changed, 1 insertion(+)")
+    assert (await own.of("one", "one")).base == workdir.base
+
+
+@pytest.mark.req("RUN-02")
+async def test_what_is_changed_within_a_submodule_hides_no_other_work(tmp_path: Path, repository: Path) -> None:
+    local = ("-c", "protocol.file.allow=always", *NO_HOOKS)
+    git(repository, *local, "submodule", "--quiet", "add", repository.as_uri(), "part")
+    git(repository, *local, "commit", "--quiet", "--message", "A part")
+    own = workdirs(tmp_path, str(repository))
+    workdir = await own.of("one", "one")
+    git(workdir.path, *local, "submodule", "--quiet", "update", "--init")
+    (workdir.path / "part" / "README").write_text("Changed.\n")
+    changes = await own.changes(workdir, (), "The work")
+    assert changes
+    assert changes.summary == ""
+    (workdir.path / "new").write_text("new\n")
+    changes = await own.changes(workdir, (), "The work")
+    assert changes
+    assert changes.summary == "1 file changed, 1 insertion(+)"
+    os.utime(workdir.path, (1, 1))
+    assert await own.tidy(50) == []
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_lock_that_another_git_has_left_is_the_reason(tmp_path: Path, repository: Path) -> None:
+    own = workdirs(tmp_path, str(repository))
+    workdir = await own.of("one", "one")
+    (workdir.path / "new").write_text("new\n")
+    lock = Path(git(workdir.path, "rev-parse", "--absolute-git-dir")) / "HEAD.lock"
+    lock.touch()
+    with pytest.raises(GitFailed, match=r"^git commit failed: fatal: .*HEAD.lock': File exists"):
+        await own.changes(workdir, (), "The work")
+    lock.unlink()
+    assert await own.changes(workdir, (), "The work")
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_deleted_work_directory_comes_back_with_its_branch(tmp_path: Path, repository: Path) -> None:
+    own = workdirs(tmp_path, str(repository))
+    workdir = await own.of("one", "one")
+    (workdir.path / "new").write_text("new\n")
+    await own.changes(workdir, (), "The work")
+    shutil.rmtree(workdir.path)
+    with pytest.raises(GitFailed, match="git cannot be started: No such file or directory"):
+        await own.changes(workdir, (), "More")
+    assert await own.of("one", "one") == workdir
+    assert (workdir.path / "new").read_text() == "new\n"
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_thread_text_is_neither_an_option_nor_a_path(tmp_path: Path, repository: Path) -> None:
+    shop = repository.rename(tmp_path / "mein Laden 🛒")
+    own = workdirs(tmp_path, str(shop))
+    workdir = await own.of("../../T:C", "--upload-pack=touch x; ../../`a` 🛒")
+    assert workdir.path.parent == tmp_path / "runner" / "work"
+    assert str(workdir.branch).startswith("swarm/upload-pack-touch-x-a-")
+    (workdir.path / "--help").write_text("help\n")
+    (workdir.path / "🛒\n.txt").write_text("basket\n")
+    changes = await own.changes(workdir, (), "--amend --author=nobody")
+    assert changes
+    assert changes.summary == "2 files changed, 2 insertions(+)"
+    assert git(shop, "log", "--format=%an: %s", "-1", str(workdir.branch)) == "wim: --amend --author=nobody"
+
+
+@pytest.mark.req("RUN-02")
+async def test_a_repository_without_a_commit_is_named_and_used_as_soon_as_it_has_one(
+    tmp_path: Path, repository: Path
+) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+    git(new, "init", "--quiet", "--bare", "--initial-branch", "main")
+    for own in (workdirs(tmp_path, str(new)), url := workdirs(tmp_path, new.as_uri())):
+        with pytest.raises(GitFailed, match="no commit to begin at"):
+            await own.of("one", "one")
+    git(repository, "push", "--quiet", str(new), "main")
+    assert ((await url.of("one", "one")).path / "README").exists()
+    git(new, "branch", "--move", "main", "trunk")
+    assert ((await url.of("two", "two")).path / "README").exists()
 
 
 @pytest.mark.req("RUN-02")

@@ -8,14 +8,15 @@ nothing to show.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed
@@ -27,7 +28,6 @@ from swarm.domain.model.sessions import MessageRole
 THREADS: Final = Path(__file__).with_name("threads.yaml")
 
 _DELEGATE: Final = frozenset({"inbox-delegate", "create-task"})
-_EXPECTED: Final = frozenset({"say", "before", "expect", "delegate"})
 
 
 class LeadMove(StrEnum):
@@ -93,45 +93,77 @@ class LeadScore:
     delegation: float | None  # of the threads to delegate: those that went to the right workers
 
 
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Worker(_Strict):
+    description: str = ""
+    status: Literal["online", "offline"] = "online"
+
+
+class _Entry(_Strict):
+    """A thread as it is written in the file."""
+
+    say: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    before: list[dict[Literal["user", "assistant"], str]] = Field(default_factory=list)
+    expect: Literal["answer", "ask", "delegate"] | None = None
+    delegate: Annotated[list[str], BeforeValidator(lambda said: [said] if isinstance(said, str) else said)] = Field(
+        default_factory=list
+    )
+
+
+class _File(_Strict):
+    team: dict[Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")], _Worker]
+    threads: dict[str, list[_Entry]]
+
+
 def load_threads(path: Path = THREADS) -> ThreadSuite:
     """Loads threads from a file with the format of ``threads.yaml``. Raises ConfigurationError for a wrong file."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        team = {str(name): dict(about) for name, about in document["team"].items()}
+        document = _File.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        online = [name for name, worker in document.team.items() if worker.status == "online"]
         threads = tuple(
-            _labelled(category, number, entry, team)
-            for category, entries in document["threads"].items()
+            _labelled(category, number, entry, online)
+            for category, entries in document.threads.items()
             for number, entry in enumerate(entries, 1)
         )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = " > ".join(str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"])
+        raise _wrong(path, f"{where or 'the file'}: {first['msg'].partition(' or instance')[0]}") from error
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"{path} is not a file with labelled threads: {error}", hint=f"{THREADS} shows the format."
-        ) from error
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise _wrong(path, str(error)) from error
     if not threads:
         raise ConfigurationError(f"{path} contains no threads.")
-    return ThreadSuite(team=team, threads=threads)
+    return ThreadSuite(team={name: worker.model_dump() for name, worker in document.team.items()}, threads=threads)
 
 
-def _labelled(category: str, number: int, entry: Mapping[str, Any], team: Mapping[str, object]) -> LabelledThread:
+def _wrong(path: Path, problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} is not a file with labelled threads: {problem}", hint=f"{THREADS} shows the format."
+    )
+
+
+def _labelled(category: str, number: int, entry: _Entry, online: Collection[str]) -> LabelledThread:
+    """Raises ValueError for a label that no lead can meet, or that is none."""
     where = f"{category} {number}"
-    if unknown := entry.keys() - _EXPECTED:
-        raise ValueError(f"{where} has an unknown key '{min(unknown)}'")
-    wanted = entry.get("delegate", ())
-    workers = tuple([wanted] if isinstance(wanted, str) else wanted)
-    if missing := set(workers) - team.keys():
-        raise ValueError(f"{where} names '{min(missing)}', which is not in the team")
-    expected = LeadMove.DELEGATE if workers else LeadMove(entry["expect"])
-    if expected not in LABELS or (expected is LeadMove.DELEGATE and not workers):
-        raise ValueError(f"{where} expects '{expected}'; answer, ask, or delegate with a worker is possible")
+    if missing := set(entry.delegate) - set(online):
+        raise ValueError(f"{where} names '{min(missing)}', which is not a worker of the team that is online")
+    if len(set(entry.delegate)) < len(entry.delegate):
+        raise ValueError(f"{where} names a worker twice")
+    expected = LeadMove(entry.expect or ("delegate" if entry.delegate else "error"))
+    if expected not in LABELS or (expected is LeadMove.DELEGATE) != bool(entry.delegate):
+        raise ValueError(f"{where} needs one label: expect (answer or ask), or delegate with its workers")
     return LabelledThread(
         id=where,
         category=category,
-        say=str(entry["say"]),
+        say=entry.say,
         expected=expected,
-        workers=workers,
-        before=tuple((str(who), str(text)) for said in entry.get("before", ()) for who, text in said.items()),
+        workers=tuple(entry.delegate),
+        before=tuple((who, text) for said in entry.before for who, text in said.items()),
     )
 
 
@@ -202,7 +234,7 @@ async def _read(run: BuiltinRun) -> None:
 def _move(thread: LabelledThread, workers: Sequence[str], text: str) -> LeadMove:
     """Returns what the lead did. A text whose last sentence is a question asks."""
     if not workers:
-        return LeadMove.ASK if text.rstrip("*_`)\"' \n").endswith(("?", "？")) else LeadMove.ANSWER
+        return LeadMove.ASK if text.rstrip("*_`)\"'”’»“ \n").endswith(("?", "？")) else LeadMove.ANSWER
     is_other = thread.expected is LeadMove.DELEGATE and sorted(workers) != sorted(thread.workers)
     return LeadMove.WRONG_WORKER if is_other else LeadMove.DELEGATE
 

@@ -14,7 +14,7 @@ import shutil
 from asyncio import StreamReader
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from subprocess import DEVNULL, PIPE
+from subprocess import PIPE
 from typing import Any, Final
 
 from swarm.processes.child import Child, to_the_end
@@ -80,7 +80,7 @@ class _CommandSession:
             yield TurnEnded(outcome=TurnOutcome.FAILED, reason=reason)
             return
         try:
-            async for event in _events(child, None if _PROMPT in self._words else whole):
+            async for event in _events(child, "" if _PROMPT in self._words else whole):
                 yield event
             yield await self._ended(child)
         finally:
@@ -110,7 +110,7 @@ class _CommandSession:
             argv,
             env={**self._wanted.environment, **self._access()},
             cwd=self._wanted.cwd,
-            stdin=DEVNULL if _PROMPT in self._words else PIPE,
+            stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
             line_bytes=_READ_BYTES,
@@ -140,12 +140,11 @@ class _CommandSession:
         return TurnEnded(outcome=TurnOutcome.FAILED, reason=_reason(child.code))
 
 
-async def _events(child: Child, prompt: str | None) -> AsyncIterator[CliEvent]:
-    """Yields the output of a command until it closes its standard output."""
+async def _events(child: Child, given: str) -> AsyncIterator[CliEvent]:
+    """Gives a command its input. Yields the output until it closes its standard output."""
     queue: asyncio.Queue[CliEvent | None] = asyncio.Queue(_QUEUED)
-    tasks = [asyncio.create_task(_read(child.stdout, queue)), asyncio.create_task(_log(child.stderr, queue))]
-    if prompt is not None:
-        tasks.append(asyncio.create_task(_feed(child, prompt)))
+    work = (_read(child.stdout, queue), _log(child.stderr, queue), _feed(child, given))
+    tasks = [asyncio.create_task(one) for one in work]
     try:
         while (event := await queue.get()) is not None:
             yield event
@@ -155,9 +154,9 @@ async def _events(child: Child, prompt: str | None) -> AsyncIterator[CliEvent]:
         await asyncio.wait(tasks)
 
 
-async def _feed(child: Child, prompt: str) -> None:
+async def _feed(child: Child, given: str) -> None:
     with suppress(ConnectionError):  # a command may ignore its input
-        child.stdin.write(prompt.encode(errors="replace"))
+        child.stdin.write(given.encode(errors="replace"))
         await child.stdin.drain()
     child.stdin.close()
 

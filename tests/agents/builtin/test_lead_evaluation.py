@@ -31,7 +31,7 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told
 from tests.support.logs import own_log
-from tests.support.providers import Call, Request, Say, openai_server
+from tests.support.providers import Call, Fails, Request, Say, openai_server
 from tests.support.providers import Reply as WireReply
 
 pytestmark = pytest.mark.req("AGENT-11")
@@ -89,6 +89,7 @@ async def test_a_lead_that_follows_the_labels_gets_every_thread() -> None:
     [
         (["I think it is 5."], LeadMove.ANSWER, False),
         (["Shall I?"], LeadMove.ASK, False),
+        (["Meinst du „die Daten von gestern?“"], LeadMove.ASK, False),
         ([Calls("inbox-delegate", {"agent": "b", "task": "It."}), "b does it."], LeadMove.WRONG_WORKER, True),
         (
             [[Calls("create-task", {"agent": "a", "title": "It", "description": "It."}, id=str(n)) for n in range(2)],
@@ -115,9 +116,19 @@ async def test_each_way_to_be_wrong(replies: list[Reply], got: LeadMove, routed:
     ("text", "problem"),
     [
         ("team: {a: {}}\nthreads: {x: [{say: hi, delegate: bob}]}", "names 'bob'"),
-        ("team: {a: {}}\nthreads: {x: [{say: hi, expect: sing}]}", "sing"),
-        ("team: {a: {}}\nthreads: {x: [{say: hi, expect: delegate}]}", "delegate with a worker"),
-        ("team: {a: {}}\nthreads: {x: [{say: hi, expekt: ask}]}", "expekt"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, expect: sing}]}", "x > 1 > expect"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, expect: delegate}]}", "x 1 needs one label"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, expect: answer, delegate: a}]}", "x 1 needs one label"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi}]}", "x 1 needs one label"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, expekt: ask}]}", "threads > x > 1 > expekt"),
+        ("team: {a: {}}\nthreads: {x: [{say: , expect: ask}]}", "threads > x > 1 > say"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, before: [{lead: Hi.}], expect: ask}]}", "before > 1 > lead"),
+        ("team: {a: {}}\nthreads: {x: [{say: hi, delegate: [a, a]}]}", "x 1 names a worker twice"),
+        ("team: {a: {status: offline}}\nthreads: {x: [{say: hi, delegate: a}]}", "names 'a', which is not"),
+        ("team: {a: {status: of}}\nthreads: {}", "team > a > status"),
+        ("team: {Anna: {}}\nthreads: {}", "team > Anna"),
+        ("", "the file: Input should be a valid dictionary"),
+        pytest.param("[" * 3000, "recursion", id="deep"),
         ("team: {a: {}}\nthreads: {}", "no threads"),
         ("[", "line 1"),
         ("threads: {}", "team"),
@@ -132,16 +143,19 @@ def test_a_file_that_is_wrong_is_named_with_its_problem(tmp_path: Path, text: st
     assert problem in raised.value.message
 
 
-async def _evaluated(monkeypatch: pytest.MonkeyPatch, folder: Path, **options: Any) -> tuple[int, list[Request]]:
-    """Runs the command against a provider that delegates everything to the analyst."""
+def _analyst(request: Request) -> WireReply:
+    """Delegates everything to the analyst."""
+    if not request.tools:
+        return Say("OK")
+    return Say("The analyst does it.") if request.results else Call(
+        "inbox-delegate", {"agent": "analyst", "task": "It."}
+    )  # fmt: skip
 
-    def model(request: Request) -> WireReply:
-        if not request.tools:
-            return Say("OK")
-        return Say("The analyst does it.") if request.results else Call(
-            "inbox-delegate", {"agent": "analyst", "task": "It."}
-        )  # fmt: skip
 
+async def _evaluated(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, model: Callable[[Request], WireReply] = _analyst, **options: Any
+) -> tuple[int, list[Request]]:
+    """Runs the command against a provider."""
     async with openai_server(model) as server:
         monkeypatch.chdir(folder)
         given = {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": server.base_url}
@@ -175,21 +189,22 @@ async def test_the_command_evaluates_the_real_prompt_and_tools_and_judges_by_the
     assert "3 of 8 right (37.5 %), 100.0 % routed, 37.5 % of the delegations" in table
 
 
+async def test_a_model_that_fails_in_every_thread_fails_the_command_and_no_file_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SWARM_DATABASE_URL", f"sqlite:///{tmp_path}/swarm.db")
+    threads = tmp_path / "own.yaml"
+    threads.write_text("team: {a: {}}\nthreads: {x: [{say: hi, expect: answer}, {say: ho, expect: ask}]}")
+    code, _ = await _evaluated(
+        monkeypatch, tmp_path, lambda request: Fails(400) if request.tools else Say("OK"), threads=threads
+    )
+    shown = capsys.readouterr().out
+    assert code == 1
+    assert "0 of 2 right (0.0 %), 0.0 % routed, " in shown
+    assert list(tmp_path.iterdir()) == [threads]
+
+
 async def test_an_agent_that_does_not_lead_is_no_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'bob' is no built-in lead"):
         await _evaluated(monkeypatch, tmp_path, agent="bob")
-
-
-async def test_a_model_that_never_answers_is_no_success(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "own.yaml").write_text(
-        "team: {ada: {description: Adds.}}\nthreads: {sums: [{say: Add 1 and 2., delegate: ada}]}\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    given = {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    with own_log():
-        assert await asyncio.to_thread(eval_lead, threads=tmp_path / "own.yaml") == 1
-    assert "0 of 1 right" in capsys.readouterr().out

@@ -174,6 +174,11 @@ class Agent:
                 await self.say(session_id, " ".join(answers))
             case "asks once":
                 await self.say(session_id, await self.ask(session_id, 1))
+            case "asks without end":
+                asks = [asyncio.create_task(self.ask(session_id, number)) for number in range(102)]
+                done, _ = await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
+                await self.say(session_id, " ".join(one.result() for one in done))
+                await self.say(session_id, f" {(await asyncio.gather(*asks)).count('cancelled')}")
             case "dies while it asks":
                 asyncio.get_running_loop().call_later(0.2, os._exit, 7)
                 await self.ask(session_id, 1)

@@ -104,6 +104,13 @@ def turn() -> None:
             ask("a", "Bash", command="rm 1")
             say(answers(1)["a"]["behavior"])
             result()
+        case "asks without end":
+            for number in range(102):
+                ask(f"{number}", "Bash", command=f"rm {number}")
+            refused = answers(2)
+            say(f"{sorted(refused)} {[one['behavior'] for one in refused.values()]}")
+            answers(100)
+            result()
         case "questions":
             choice = {"question": "Which colour?", "header": "Colour", "options": [{"label": "red"}, {"label": "blue"}]}
             many = {"question": "Which sizes?", "header": "Sizes", "options": [{"label": "S"}], "multiSelect": True}
