@@ -82,7 +82,7 @@ def gate(arguments: list[str]) -> list[str]:
         checks = {name: beside.submit(check, name, command) for name, command in CHECKS}
         if with_twin:
             checks["types of the twin"] = beside.submit(check, "types of the twin", TWIN_TYPES, TWIN)
-        passed = {"tests": is_quick or (_compiled() and run_tests("tests", [*TESTS, *chosen], **_files()))}
+        passed = {"tests": is_quick or (_compiled() and run_tests("tests", [*TESTS, *chosen], ROOT, **_files()))}
         if with_twin and not is_quick:
             passed["tests of the twin"] = run_tests("tests of the twin", [*TWIN_TESTS, "-m", "not long"], TWIN)
         passed |= {name: checked.result() for name, checked in checks.items()}
