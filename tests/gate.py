@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests import proven
+from tests.support import memory
 
 ROOT = Path(__file__).parent.parent
 TWIN = ROOT / proven.FOLDER
@@ -35,12 +36,16 @@ CHECKS = (
 )
 
 
+# In a new checkout nothing is compiled. Four processes that begin together would each compile all the same.
+COMPILED = "tests/unit/__pycache__"
+COMPILE = ["pytest", "-q", "--collect-only", "-m", "not long"]
+
 REPORT = "tests/artifacts/gate.xml"  # for `python -m tests.house --gate`, which adds up its seconds by part
 
 # Groups come before single tests, the largest first: pytest-xdist sees to that.
 TESTS = [
     *("pytest", "-q", "-n", "4", "--dist", "loadgroup", "-m", "not long"),
-    *("--hypothesis-profile=gate", f"--junitxml={REPORT}"),
+    *("--hypothesis-profile=gate", f"--junitxml={REPORT}", "-o", "tmp_path_retention_policy=failed"),
 ]
 EVERY_TEST = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "-m", "not long", "--engines=both"]
 LONG_TESTS = [
@@ -77,7 +82,7 @@ def gate(arguments: list[str]) -> list[str]:
         checks = {name: beside.submit(check, name, command) for name, command in CHECKS}
         if with_twin:
             checks["types of the twin"] = beside.submit(check, "types of the twin", TWIN_TYPES, TWIN)
-        passed = {"tests": is_quick or run_tests("tests", [*TESTS, *chosen])}
+        passed = {"tests": is_quick or (_compiled() and run_tests("tests", [*TESTS, *chosen], ROOT, **_files()))}
         if with_twin and not is_quick:
             passed["tests of the twin"] = run_tests("tests of the twin", [*TWIN_TESTS, "-m", "not long"], TWIN)
         passed |= {name: checked.result() for name, checked in checks.items()}
@@ -106,6 +111,23 @@ def proof(*, twin_only: bool) -> list[str]:
         passed["long tests"] = run_tests("long tests", LONG_TESTS)
     print(f"── proof: {time.monotonic() - begun:.0f} s", flush=True)
     return [name for name, well in passed.items() if not well]
+
+
+def _compiled() -> bool:
+    """Compile the tests and what they import, in a new checkout; whether they can be collected."""
+    if (ROOT / COMPILED).exists():
+        return True
+    begun = time.monotonic()
+    done = _finish(COMPILE, ROOT, kept=True)
+    failed = done.returncode != 0
+    print((done.stdout if failed else "") + _outcome("compile the tests", done, begun), end="", flush=True)
+    return not failed
+
+
+def _files() -> Mapping[str, str]:
+    """Tells pytest to keep the files of tests in memory, where there is room."""
+    folder = memory.folder()
+    return {} if folder is None else {"PYTEST_DEBUG_TEMPROOT": str(folder)}
 
 
 def _finish(

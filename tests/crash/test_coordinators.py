@@ -238,7 +238,7 @@ async def test_whoever_stores_a_message_the_agent_hears_of_it_at_any_door_and_th
         assert trigger["inbox_messages"][0]["text"].endswith(f"q{number}")
         await _reply(at_this_door, trigger)
         _, root = team.asked[f"q{number}"]
-        seen = await team.twin.until(root, lambda seen: ANSWERED in seen.emoji, within_seconds=PATIENCE_SECONDS)
+        seen = await team.twin.until(root, lambda seen: len(seen.emoji) > 1, within_seconds=PATIENCE_SECONDS)
         assert sorted(seen.reactions) == [(STORED, ("swarm",)), (ANSWERED, ("swarm",))]
     await team.everything_is_answered_once()
     assert await team.lea.poll() == []

@@ -21,10 +21,14 @@ import pytest
 from psycopg import sql
 
 from swarm.clock import new_id
+from tests.support import memory
 
 URL_VARIABLE = "SWARM_TEST_POSTGRES_URL"
 
 _START_SECONDS = 30
+
+_OPTIONS = "-c listen_addresses= -c max_connections=200 -c autovacuum=off -c wal_level=minimal -c max_wal_senders=0"
+"""Without work in the background, and with no more of a log than recovery needs."""
 
 NO_MORE: Mapping[str, str] = {}
 
@@ -131,12 +135,13 @@ def own_server(environment: Mapping[str, str] = NO_MORE, *, fsync: bool = False)
     binaries = _debian_binaries()
     if binaries is None:
         raise NoPostgres(NoPostgres.__doc__)
-    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # short: a socket's path may have 107 characters
+    # A new database is hundreds of files. The path is short: that of a socket may have 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir=memory.folder() or "/tmp"))
     try:
         _own(folder)
         data = folder / "data"
         _run([binaries / "initdb", "--auth=trust", "--username=postgres", "--no-sync", "--encoding=UTF8", "-D", data])
-        options = f"-c fsync={fsync} -c listen_addresses= -c unix_socket_directories={folder} -c max_connections=200"
+        options = f"{_OPTIONS} -c fsync={fsync} -c unix_socket_directories={folder}"
         server = Server(binaries=binaries, folder=folder, options=options, environment=environment)
         server.start()
         try:

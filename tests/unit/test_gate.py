@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests import gate, proven
+from tests.support import memory
 
 TWIN = ["tests of the twin", "types of the twin"]
 
@@ -29,6 +32,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, broken: set[str]) -> list[str]:
 
     monkeypatch.setattr(gate, "check", run)
     monkeypatch.setattr(gate, "run_tests", run)
+    monkeypatch.setattr(gate, "_compiled", lambda: "tests that cannot be collected" not in broken)
     return names
 
 
@@ -55,6 +59,24 @@ def test_the_quick_gate_runs_checks_and_no_tests(ran: list[str], monkeypatch: py
     state(monkeypatch, is_proven=False)
     assert gate.gate(["--quick"]) == []
     assert sorted(ran) == sorted([*(name for name, _ in gate.CHECKS), "types of the twin"])
+
+
+def test_tests_that_cannot_be_collected_are_not_run_and_have_failed(
+    ran: list[str], broken: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state(monkeypatch, is_proven=True)
+    broken.add("tests that cannot be collected")
+    assert gate.gate([]) == ["tests"]
+    assert "tests" not in ran
+
+
+@pytest.mark.parametrize(("free", "flags", "expected"), [(9, 0, memory.FOLDER), (7, 0, None), (9, os.ST_NOEXEC, None)])
+def test_files_are_kept_in_memory_where_there_is_room_and_programs_may_run(
+    monkeypatch: pytest.MonkeyPatch, free: int, flags: int, expected: Path | None
+) -> None:
+    space = SimpleNamespace(f_bavail=free << 30, f_frsize=1, f_flag=flags)
+    monkeypatch.setattr(os, "statvfs", lambda path: space)
+    assert memory.folder() == expected
 
 
 @pytest.mark.parametrize(("hashes", "green", "noted"), [("aa", True, "a"), ("ab", True, ""), ("aa", False, "")])

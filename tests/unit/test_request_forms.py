@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_twin.blocks.views import read_view
 from slack_twin.surfaces import ViewKind
@@ -256,6 +256,7 @@ def test_slack_takes_every_form(request_: HumanRequest, decision: HumanDecision,
 
 
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
+@settings(max_examples=8)  # which are large, and take a fifth of a second each
 @given(any_request(fields=many_fields()), st.text(max_size=1).map(lambda part: part * 2_000))
 def test_slack_takes_the_longest_forms(request_: HumanRequest, text: str) -> None:
     found = pages(form_fields(request_, form_decision(request_)))
