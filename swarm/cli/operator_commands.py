@@ -153,7 +153,7 @@ def _list_agents() -> None:
     for agent in operate("GET", "/agents")["agents"]:
         description = line_for_terminal(agent["description"])
         table.add_row(agent["name"], agent["role"], agent["reach"], agent["status"], description, agent["id"])
-    _out.print_rows(table, "No agent is registered.")
+    _out.print_rows(table, "No agent is registered.", below={"id": "description"})
 
 
 @agents.command(name="rotate")
@@ -275,7 +275,7 @@ def usage(
     for row in found["usage"]:
         tokens = (f"{row[name]:,}" for name in ("runs", "input_tokens", "output_tokens"))
         table.add_row(*(line_for_terminal(row[name] or "") for name in names), *tokens, _cost(row))
-    _out.print_rows(table, "No agent has told of any usage in this time.")
+    _out.print_rows(table, "No agent has told of any usage in this time.", below={"run": "thread"})
 
 
 def _cost(row: dict[str, Any]) -> str:
@@ -319,7 +319,7 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
             task["created_by"] or "operator",
             line_for_terminal(task["progress"] or "") + share,
         )
-    _out.print_rows(table, "There is no task.")
+    _out.print_rows(table, "There is no task.", below={"id": "title"})
 
 
 @tasks.command(name="show")
