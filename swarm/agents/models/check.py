@@ -12,12 +12,18 @@ from pydantic_ai.direct import model_request
 from pydantic_ai.messages import ModelRequest, ModelResponse
 from pydantic_ai.settings import ModelSettings
 
-from swarm.agents.models.building import KEY_VARIABLES, Models
+from swarm.agents.models.building import Models
 from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
 from swarm.agents.models.usage import is_priced
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.language_models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
+from swarm.domain.model.language_models import (
+    ADDRESS_VARIABLES,
+    KEY_VARIABLES,
+    ModelSpec,
+    Provider,
+    RunLimits,
+)
 
 CHECK_SECONDS: Final = 10.0
 """The time limit for a model to answer. A model that is still starting, such as Ollama's after a restart, is not an
