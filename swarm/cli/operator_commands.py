@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from rich.table import Column, Table
 
 from swarm.app import home
-from swarm.cli import NoServer
+from swarm.cli import NoServer, fields_hint
 from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError, SwarmError
@@ -81,7 +81,7 @@ class CoordinatorClient:
             return content
         match content:
             case {"error": {"message": str(message), "fields": {**fields}}} if fields:
-                raise CoordinatorRefused(message, hint="; ".join(f"{one}: {fields[one]}" for one in fields) + ".")
+                raise CoordinatorRefused(message, hint=fields_hint(fields))
             case {"error": {"message": str(message), "hint": hint}}:
                 is_away = answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
                 raise (CoordinatorAway if is_away else CoordinatorRefused)(message, hint=hint)
