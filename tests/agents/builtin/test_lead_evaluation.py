@@ -129,7 +129,7 @@ async def test_each_way_to_be_wrong(replies: list[Reply], got: LeadMove, routed:
         ("team: {Anna: {}}\nthreads: {}", "team > Anna"),
         ("", "the file: Input should be a valid dictionary"),
         pytest.param("[" * 3000, "recursion", id="deep"),
-        ("team: {a: {}}\nthreads: {}", "no threads"),
+        ("team: {a: {}}\nthreads: {}", "it contains no threads"),
         ("[", "line 1"),
         ("threads: {}", "team"),
     ],
