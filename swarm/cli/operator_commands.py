@@ -81,7 +81,7 @@ class CoordinatorClient:
             return content
         match content:
             case {"error": {"message": str(message), "fields": {**fields}}} if fields:
-                raise CoordinatorRefused(message, hint=fields_hint(fields))
+                raise CoordinatorRefused(message, hint=fields_hint({str(name): str(fields[name]) for name in fields}))
             case {"error": {"message": str(message), "hint": hint}}:
                 is_away = answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
                 raise (CoordinatorAway if is_away else CoordinatorRefused)(message, hint=hint)
@@ -275,7 +275,8 @@ def usage(
     for row in found["usage"]:
         tokens = (f"{row[name]:,}" for name in ("runs", "input_tokens", "output_tokens"))
         table.add_row(*(line_for_terminal(row[name] or "") for name in names), *tokens, _cost(row))
-    _out.print_rows(table, "No agent has told of any usage in this time.", below={"run": "thread"})
+    below = dict.fromkeys(("model", "thread", "run"), "agent")
+    _out.print_rows(table, "No agent has told of any usage in this time.", below=below)
 
 
 def _cost(row: dict[str, Any]) -> str:

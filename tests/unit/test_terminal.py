@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections import Counter
 
 import pytest
 from rich.table import Column, Table
@@ -69,13 +70,28 @@ def test_a_table_in_a_narrow_window_shows_titles_and_complete_ids() -> None:
     )
     lines = [" ".join(line.split()) for line in without_escapes(out.getvalue()).splitlines()]
     assert lines == [
-        "title status worker from progress",
+        "title, id status worker from progress",
         "fail the login test in_progress counter lead half (50 %)",
         "01a20d6e-d7db-7420-a45f-c210fc05c579",
     ]
     wide = io.StringIO()
     Terminal(file=wide, width=200, force_terminal=True).print_rows(table, "There is no task.", below={"id": "title"})
     assert "c210fc05c579 │ fail the login test" in without_escapes(wide.getvalue()), "one line for a row"
+
+
+@pytest.mark.req("OPS-01")
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_a_table_that_is_still_too_wide_wraps_its_texts_and_loses_none(columns: int) -> None:
+    title, worker, progress = "Write a report " * 5, "documentation-writer", "all 12 tests pass (80 %)"
+    table = Table(Column("id", no_wrap=True), "title", Column("worker", no_wrap=True), "progress")
+    table.add_row("01a20d6e-d7db-7420-a45f-c210fc05c579", title, worker, progress)
+    out = io.StringIO()
+    Terminal(file=out, width=columns, force_terminal=True).print_rows(table, "None.", below={"id": "title"})
+    shown = without_escapes(out.getvalue())
+    assert "01a20d6e-d7db-7420-a45f-c210fc05c579" in shown
+    assert max(map(len, shown.splitlines())) <= columns
+    letters = Counter(title + worker + progress + "01a20d6e-d7db-7420-a45f-c210fc05c579" + "title,idworkerprogress")
+    assert Counter("".join(shown.split())) == Counter({c: n for c, n in letters.items() if c != " "})
 
 
 @pytest.mark.req("OPS-01")
