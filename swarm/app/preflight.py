@@ -8,10 +8,10 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from swarm.app import home
+from swarm.app import home, settings_mapping
 from swarm.config import Settings, checked_work_tree
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.language_models import ADDRESS_VARIABLES, ModelSpec
+from swarm.domain.model.language_models import ADDRESS_VARIABLES, ModelSpec, require_key
 
 CONNECT_SECONDS: Final = 1.0
 
@@ -25,13 +25,19 @@ def check(settings: Settings) -> None:
     home.prepare(settings)
     home.check_kept_token(settings)
     bot_token(settings)
+    for agent in settings.agents.builtin:
+        for spec in settings_mapping.model_specs(settings, agent):
+            require_key(spec)
 
 
 def check_models(specs: Sequence[ModelSpec]) -> None:
-    """Raises ConfigurationError if nothing listens at the models' addresses. Blocks for at most one second per model.
+    """Raises ConfigurationError if a key is missing, or if nothing listens at the models' addresses. Blocks for at most
+    one second per model.
 
     Addresses that do not answer, and addresses behind a proxy, are left to the model's client.
     """
+    for spec in specs:
+        require_key(spec)
     refused = [spec for spec in specs if _is_refused(spec)]
     if not refused or len(refused) < len(specs):
         return

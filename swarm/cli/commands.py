@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +35,6 @@ for command in (
     "request_commands:audit",
     "bench:bench",
     "conformance:conformance",
-    "chat:chat",
     "data:backup",
     "data:restore",
     "operator_commands:reload",
@@ -43,11 +43,12 @@ for command in (
     "operator_commands:feedback",
     "operator_commands:usage",
     "tray:tray",
-    "run:run",
     "data:forget",
     "settings_commands:config",
 ):
     app.command(f"swarm.cli.{command}")  # loaded when it is used
+app.command("swarm.cli.chat:chat", usage="Usage: swarm chat [OPTIONS] [WORDS...]")
+app.command("swarm.cli.run:run", usage="Usage: swarm run NAME --provider PROVIDER [OPTIONS]")
 app.command("swarm.cli.eval:evaluation", name="eval")
 app.command("swarm.cli.settings_commands:imports", name="import")
 
@@ -131,7 +132,7 @@ def upgrade() -> None:
 def manifest(
     *,
     mode: SlackMode = SlackMode.SOCKET,
-    url: str = "https://example.com/slack/events",
+    url: str | None = None,
     assistant_view: Annotated[bool, Parameter(negative=())] = False,
     plain: Annotated[bool, Parameter(negative=())] = False,
     emails: Annotated[bool, Parameter(negative=())] = False,
@@ -145,7 +146,7 @@ def manifest(
     mode
         How Slack reaches the coordinator: socket needs no public address.
     url
-        Where Slack sends events in http mode.
+        Where Slack sends events in http mode, such as https://swarm.example.org/slack/events.
     assistant_view
         Declare the app as an assistant with a pane, as before 2026, instead of an agent. Slack ends such panes in 2027.
     plain
@@ -154,13 +155,19 @@ def manifest(
         Request access to people's e-mail addresses, for channels that share them with agents (share_email), and to find
         a person on call by address (escalation.agent).
     """
-    from swarm.slack.manifest import EventTransport, View
+    from swarm.slack.manifest import PLACEHOLDER_URL, EventTransport, View
     from swarm.slack.manifest import manifest as make
 
     if assistant_view and plain:
         raise ConfigurationError("--assistant-view and --plain are both given; one of them is expected")
     view = View.ASSISTANT if assistant_view else View.PLAIN if plain else View.AGENT
-    print(json.dumps(make(EventTransport(mode.value), request_url=url, view=view, emails=emails), indent=2))
+    if mode is SlackMode.HTTP and url is None:
+        print(
+            f"swarm: {PLACEHOLDER_URL} is a placeholder: --url names your coordinator's public address.",
+            file=sys.stderr,
+        )
+    made = make(EventTransport(mode.value), request_url=url or PLACEHOLDER_URL, view=view, emails=emails)
+    print(json.dumps(made, indent=2))
 
 
 def run(arguments: list[str]) -> int | None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 evaluation = App(name="eval", help="Measure how well the configured model does the built-in agents' work.")
 _out = Terminal()
+_err = Terminal(stderr=True)
 
 _Categories = Annotated[list[str] | None, Parameter(negative=())]
 _Parallel = Annotated[int, Parameter(validator=Number(gte=1))]
@@ -257,9 +257,14 @@ async def _asked(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     try:
         async with build(settings_mapping.model_specs(settings, agent)) as models:
-            await check(models.specs)
-            with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-                bar = progress.add_task(f"asking {models.specs[0].label}", total=total)
+            for trouble in await check(models.specs, waits=False):
+                _err.print(trouble.message, soft_wrap=True)
+            asking = f"asking {models.specs[0].label}"
+            has_bar = _err.is_terminal
+            if not has_bar:
+                _err.print(f"{asking}: {total} examples", soft_wrap=True)
+            with Progress(*columns, console=_err, transient=True, disable=not has_bar) as progress:
+                bar = progress.add_task(asking, total=total)
                 yield models.model, prompts, renderer, lambda _: progress.advance(bar)
     finally:
         await renderer.aclose()

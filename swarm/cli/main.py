@@ -3,6 +3,7 @@ command line, so that a coordinator is ready sooner and smaller."""
 
 from __future__ import annotations
 
+import io
 import sys
 
 from swarm.entrypoints.web import loading
@@ -40,6 +41,7 @@ def up() -> None:
 
 def main() -> None:
     """Runs a command. Reports an error that the user can fix in one line on standard error, with exit code 1."""
+    _write_any_character()
     try:
         sys.exit(_run(sys.argv[1:]))
     except (SwarmError, NoServer) as error:
@@ -52,6 +54,14 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _write_any_character() -> None:
+    """Lets standard output and error show characters outside their encoding as escapes, such as \\u2705, in place of a
+    UnicodeEncodeError in the middle of the output."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str]) -> int | None:

@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from rich.table import Column, Table
 
 from swarm.app import home
-from swarm.cli import NoServer
+from swarm.cli import NoServer, fields_hint
 from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError, SwarmError
@@ -81,7 +81,7 @@ class CoordinatorClient:
             return content
         match content:
             case {"error": {"message": str(message), "fields": {**fields}}} if fields:
-                raise CoordinatorRefused(message, hint="; ".join(f"{one}: {fields[one]}" for one in fields) + ".")
+                raise CoordinatorRefused(message, hint=fields_hint({str(name): str(fields[name]) for name in fields}))
             case {"error": {"message": str(message), "hint": hint}}:
                 is_away = answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
                 raise (CoordinatorAway if is_away else CoordinatorRefused)(message, hint=hint)
@@ -153,7 +153,7 @@ def _list_agents() -> None:
     for agent in operate("GET", "/agents")["agents"]:
         description = line_for_terminal(agent["description"])
         table.add_row(agent["name"], agent["role"], agent["reach"], agent["status"], description, agent["id"])
-    _out.print_rows(table, "No agent is registered.")
+    _out.print_rows(table, "No agent is registered.", below={"id": "description"})
 
 
 @agents.command(name="rotate")
@@ -275,7 +275,8 @@ def usage(
     for row in found["usage"]:
         tokens = (f"{row[name]:,}" for name in ("runs", "input_tokens", "output_tokens"))
         table.add_row(*(line_for_terminal(row[name] or "") for name in names), *tokens, _cost(row))
-    _out.print_rows(table, "No agent has told of any usage in this time.")
+    below = dict.fromkeys(("model", "thread", "run"), "agent")
+    _out.print_rows(table, "No agent has told of any usage in this time.", below=below)
 
 
 def _cost(row: dict[str, Any]) -> str:
@@ -319,7 +320,7 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
             task["created_by"] or "operator",
             line_for_terminal(task["progress"] or "") + share,
         )
-    _out.print_rows(table, "There is no task.")
+    _out.print_rows(table, "There is no task.", below={"id": "title"})
 
 
 @tasks.command(name="show")

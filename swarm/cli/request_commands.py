@@ -38,7 +38,7 @@ def _list_requests(*, status: RequestStatus | None = None, limit: int = 20) -> N
         table.add_row(
             request["id"], request["agent"], line_for_terminal(request["title"]), request["status"], expires or "-"
         )
-    _out.print_rows(table, "There is no request.")
+    _out.print_rows(table, "There is no request.", below={"id": "question"})
 
 
 @requests.command(name="show")
@@ -113,7 +113,7 @@ def _list_grants() -> None:
             grant["id"], grant["agent"], line_for_terminal(grant["tool"]), grant["scope"], grant["given_by"],
             grant["expires_at"] or "never", str(grant["uses"]),
         )  # fmt: skip
-    _out.print_rows(table, "No permission is given in advance.")
+    _out.print_rows(table, "No permission is given in advance.", below={"id": "tool"})
 
 
 @grants.command(name="revoke")

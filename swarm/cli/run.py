@@ -46,10 +46,10 @@ _Several = Annotated[tuple[str, ...], Parameter(negative=())]
 class _Options:
     """The options of ``swarm run``."""
 
-    provider: str
-    """claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client Protocol), or
-    command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on standard output).
-    The program must be installed, and logged in by its own command."""
+    provider: Annotated[str, Parameter(show_default=False)] = ""  # `kind_of` says what is possible
+    """Always needed: claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client
+    Protocol), or command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on
+    standard output). The program must be installed, and logged in by its own command."""
 
     url: Annotated[str | None, Parameter(env_var="SWARM_URL")] = None
     """The coordinator's address; by default that of the coordinator on this machine."""
@@ -89,7 +89,10 @@ class _Options:
     """The folder of this runner; by default $SWARM_HOME/runners/NAME."""
 
 
-def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")]) -> None:
+_NO_OPTIONS: Final = _Options()
+
+
+def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO_OPTIONS) -> None:
     """Make a worker out of a coding CLI: it gets tasks from Slack, works, and answers in the thread.
 
     Examples, on the coordinator's machine:

@@ -73,7 +73,8 @@ def kind_of(provider: str) -> str:
     takes_command = kind in ("acp", "command")
     if kind not in _DOORS or takes_command != bool(command.strip()):
         raise ConfigurationError(
-            f"--provider is {provider!r}: expected {PROVIDERS}.", hint="For example: --provider 'command:./answer.sh'."
+            f"--provider is {repr(provider) if provider else 'missing'}: expected {PROVIDERS}.",
+            hint="For example: --provider claude, or --provider 'command:./answer.sh'.",
         )
     return kind
 

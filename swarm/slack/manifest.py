@@ -55,6 +55,7 @@ EVENT_SCOPES: Final[dict[str, str]] = {
     "message.mpim": "mpim:history",
 }
 
+PLACEHOLDER_URL: Final = "https://example.com/slack/events"
 COMMAND: Final = "/swarm"
 COMMAND_SCOPE: Final = "commands"
 
@@ -145,7 +146,7 @@ def manifest(
     mode: EventTransport = EventTransport.SOCKET,
     *,
     name: str = "swarm",
-    request_url: str = "https://example.com/slack/events",
+    request_url: str = PLACEHOLDER_URL,
     view: View = View.AGENT,
     emails: bool = False,
 ) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from swarm.cli import settings_commands
 from swarm.config import Settings, checked_work_tree, load, read
@@ -166,6 +167,8 @@ def test_a_text_with_a_reference_of_its_own_is_left_out(folder: Path, imports: R
         ("yui", "config.yaml", "model: [", "config.yaml: line 1, column "),
         ("yui", "config.yaml", "tools: {shell: {allowlist: ls}}", "tools.shell.allowlist: a list of programs"),
         ("yui", "config.yaml", "model: {max_tokens: many}", "model.max_tokens"),
+        ("yui", "config.yaml", "model: 3", "model: a mapping is expected"),
+        ("yui", "config.yaml", "runtime: {session: [1]}", "runtime.session: a mapping is expected"),
     ],
 )
 def test_a_broken_file_is_named_with_the_place_and_nothing_is_written(
@@ -191,14 +194,18 @@ def test_an_mcp_slack_bot_keeps_its_servers_file(folder: Path, imports: Run) -> 
             "tickets": {"url": "https://t.example/mcp", "headers": {"Authorization": "Bearer ${TICKETS_TOKEN}"}},
             "search": {"command": "npx", "env": {"BRAVE_API_KEY": "BSAabcdef0123456789abcdef"}, "type": "stdio"},
             "old": {"command": "x", "disabled": True},
-        }
+            "events": {"url": "https://e.example/sse", "type": "sse"},
+        },
+        "allowedTools": {"evnets": ["add"]},
     }
     (folder / "bot/servers_config.json").write_text(json.dumps(servers))
     (folder / "bot/.env").write_text(
         "LLM_MODEL=gpt-4.1-mini\nOPENAI_API_KEY=sk-proj-abcdef0123456789\nLLM_TEMPERATURE=0.1\nLLM_API_KEY=x\n"
         "SLACK_BOT_TOKEN=xoxb-1\nSLACK_APP_TOKEN=xapp-1\nLLM_RETRIES=3\n"
     )
-    said = imports("servers-config", "bot/servers_config.json", "--env", "bot/.env")
+    with capture_logs() as lines:
+        said = imports("servers-config", "bot/servers_config.json", "--env", "bot/.env")
+    assert lines == [], "the report says it all"
     text = (folder / "swarm.yaml").read_text()
     assert "sk-proj" not in text + said
     assert "BSAabc" not in text + said
@@ -207,6 +214,8 @@ def test_an_mcp_slack_bot_keeps_its_servers_file(folder: Path, imports: Run) -> 
         "mcpServers.search → tools.servers_config (no tool may be used until allowedTools lists it; `swarm up` logs "
         "the names of the tools)",
         "mcpServers.search.type: not taken over: swarm reads no such key",
+        "mcpServers.events.type: not taken over: SSE is not supported, only stdio and streamable HTTP",
+        "allowedTools.evnets: not taken over: there is no such server",
         "mcpServers.search.env.BRAVE_API_KEY → tools.servers_config (it is a secret in plain text; write "
         "${BRAVE_API_KEY} and set the variable)",
         "mcpServers.tickets.headers.Authorization → tools.servers_config (set the variable TICKETS_TOKEN, or swarm "

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.app import home, preflight
+from swarm.app import home, preflight, settings_mapping
 from swarm.config import Settings, load
 from swarm.domain.errors import ConfigurationError
 
@@ -77,3 +77,14 @@ def test_of_slacks_own_secrets_nothing_is_expected_but_that_they_are_there(read:
     with pytest.raises(ConfigurationError, match=rf"slack\.{key} \(SLACK_\w+\): the value is empty"):
         read(**{f"SLACK_{key.upper()}": " "})
     read(**{f"SLACK_{key.upper()}": "z"})
+
+
+@pytest.mark.req("AGENT-07")
+def test_a_model_without_its_key_stops_the_start_before_the_database_is_touched(read: Read, tmp_path: Path) -> None:
+    settings = read(LLM_MODEL="gpt-5-mini")
+    with pytest.raises(ConfigurationError, match="The model openai:gpt-5-mini needs a key"):
+        preflight.check(settings)  # `swarm up`
+    with pytest.raises(ConfigurationError, match="The model openai:gpt-5-mini needs a key"):
+        preflight.check_models(settings_mapping.model_specs(settings, "assistant"))  # `swarm chat`
+    assert list((tmp_path / "home").glob("*.db*")) == []
+    preflight.check(read(LLM_MODEL="gpt-5-mini", OPENAI_API_KEY="sk-x"))

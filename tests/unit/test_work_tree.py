@@ -41,7 +41,7 @@ class Machine:
         (self.root / name).symlink_to(self.root / target)
 
     def write_settings(self, tree: str | None) -> None:
-        model = {"name": "gpt", "check_at_start": False}
+        model = {"name": "qwen3:8b", "check_at_start": False}
         helper = {"kind": "assistant", "tools": [str(tool) for tool in self.tools], **self._section("agents")}
         slack = {"bot_token": "xoxb-1", "app_token": "xapp-1"}
         tools = {**self._section("tools"), **({"work_tree": tree} if tree is not None else {})}

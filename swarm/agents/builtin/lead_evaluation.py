@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BeforeValidator, Field, StringConstraints
 
+from swarm.agents.builtin.labelled_files import LabelledEntry, StrictEntry, load_labelled
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
-from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.language_models import NO_LIMITS, ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole
 
@@ -93,58 +92,42 @@ class LeadScore:
     delegation: float | None  # of the threads to delegate: those that went to the right workers
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Worker(_Strict):
+class _Worker(StrictEntry):
     description: str = ""
     status: Literal["online", "offline"] = "online"
 
 
-class _Entry(_Strict):
+class _Entry(LabelledEntry):
     """A thread as it is written in the file."""
 
-    say: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    before: list[dict[Literal["user", "assistant"], str]] = Field(default_factory=list)
     expect: Literal["answer", "ask", "delegate"] | None = None
     delegate: Annotated[list[str], BeforeValidator(lambda said: [said] if isinstance(said, str) else said)] = Field(
         default_factory=list
     )
 
 
-class _File(_Strict):
+class _File(StrictEntry):
     team: dict[Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")], _Worker]
     threads: dict[str, list[_Entry]]
 
 
 def load_threads(path: Path = THREADS) -> ThreadSuite:
     """Loads threads from a file with the format of ``threads.yaml``. Raises ConfigurationError for a wrong file."""
-    try:
-        document = _File.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-        online = [name for name, worker in document.team.items() if worker.status == "online"]
-        threads = tuple(
-            _labelled(category, number, entry, online)
-            for category, entries in document.threads.items()
-            for number, entry in enumerate(entries, 1)
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = " > ".join(str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"])
-        raise _wrong(path, f"{where or 'the file'}: {first['msg'].partition(' or instance')[0]}") from error
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise _wrong(path, str(error)) from error
-    if not threads:
-        raise ConfigurationError(f"{path} contains no threads.")
-    return ThreadSuite(team={name: worker.model_dump() for name, worker in document.team.items()}, threads=threads)
+    return load_labelled(path, _suite, what="labelled threads", example=THREADS)
 
 
-def _wrong(path: Path, problem: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{path} is not a file with labelled threads: {problem}", hint=f"{THREADS} shows the format."
+def _suite(document: object) -> ThreadSuite:
+    """Raises ValueError for another document."""
+    file = _File.model_validate(document)
+    online = [name for name, worker in file.team.items() if worker.status == "online"]
+    threads = tuple(
+        _labelled(category, number, entry, online)
+        for category, entries in file.threads.items()
+        for number, entry in enumerate(entries, 1)
     )
+    if not threads:
+        raise ValueError("it contains no threads")
+    return ThreadSuite(team={name: worker.model_dump() for name, worker in file.team.items()}, threads=threads)
 
 
 def _labelled(category: str, number: int, entry: _Entry, online: Collection[str]) -> LabelledThread:
@@ -163,7 +146,7 @@ def _labelled(category: str, number: int, entry: _Entry, online: Collection[str]
         say=entry.say,
         expected=expected,
         workers=tuple(entry.delegate),
-        before=tuple((who, text) for said in entry.before for who, text in said.items()),
+        before=entry.earlier,
     )
 
 

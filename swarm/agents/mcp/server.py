@@ -119,17 +119,18 @@ _DOCUMENT: Final = TypeAdapter(_Document)
 _ENTRY: Final = TypeAdapter(_Server)
 
 
-def read(path: Path, environment: Mapping[str, str]) -> tuple[McpServer, ...]:
+def read(path: Path, environment: Mapping[str, str], *, warns: bool = True) -> tuple[McpServer, ...]:
     """Reads the enabled servers in a file, in order.
 
-    ``${NAME}`` in a server's program or address is replaced from ``environment``. Unknown keys are only logged. Raises
-    ConfigurationError with the file, the key and the expected value, but never with the actual value, which may be a
-    secret.
+    ``${NAME}`` in a server's program or address is replaced from ``environment``. Unknown keys are only logged, if
+    ``warns`` is set. Raises ConfigurationError with the file, the key and the expected value, but never with the actual
+    value, which may be a secret.
     """
     document = _validated(_DOCUMENT, _text(path), path, ())
-    _name_unknown(path, document, ())
-    _name_unused(path, document)
-    return tuple(_servers(path, document, environment))
+    if warns:
+        _name_unknown(path, document, ())
+        _name_unused(path, document)
+    return tuple(_servers(path, document, environment, warns=warns))
 
 
 def _text(path: Path) -> bytes:
@@ -157,13 +158,14 @@ def _steps(loc: tuple[int | str, ...]) -> list[str]:
     return [str(step) for step in loc if not (isinstance(step, str) and "[" in step)]
 
 
-def _servers(path: Path, document: _Document, environment: Mapping[str, str]) -> Iterator[McpServer]:
+def _servers(path: Path, document: _Document, environment: Mapping[str, str], *, warns: bool) -> Iterator[McpServer]:
     for name, settings in document.servers.items():
         where = ("mcpServers", name)
         if not name.strip():
             raise ConfigurationError(f"{path}: mcpServers: every server needs a name")
         entry: _Server = _validated(_ENTRY, settings, path, where)
-        _name_unknown(path, entry, where)
+        if warns:
+            _name_unknown(path, entry, where)
         if not entry.disabled:
             filled = _Filled(path, ".".join(where), environment)
             yield McpServer(

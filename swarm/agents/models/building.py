@@ -20,7 +20,7 @@ from pydantic_ai.settings import ModelSettings
 
 from swarm.agents.models.served import DEFAULT_RETRIES, RetryPolicy, Served, in_order
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.language_models import OLLAMA_BASE_URL, ModelSpec, Provider
+from swarm.domain.model.language_models import OLLAMA_BASE_URL, ModelSpec, Provider, require_key
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -32,11 +32,6 @@ COMPATIBLE: Final = "openai-compatible"
 """pydantic-ai's name for servers other than OpenAI that use OpenAI's protocol. pydantic-ai then assumes fewer
 capabilities.
 """
-
-KEY_VARIABLES: Final[Mapping[Provider, str]] = {
-    Provider.OPENAI: "OPENAI_API_KEY",
-    Provider.ANTHROPIC: "ANTHROPIC_API_KEY",
-}
 
 
 class Models:
@@ -52,7 +47,7 @@ class Models:
         self.specs = tuple(specs)
         self._open = AsyncExitStack()
         for spec in specs:
-            _insist_on_key(spec)
+            require_key(spec)
         self.model: Model = in_order(
             [
                 Served(self._build(spec), spec, retries=retries, is_last=number == len(specs))
@@ -79,15 +74,6 @@ class Models:
 def build(specs: Sequence[ModelSpec]) -> Models:
     """Builds the models of these specs, in order; see `Models`."""
     return Models(specs)
-
-
-def _insist_on_key(spec: ModelSpec) -> None:
-    variable = KEY_VARIABLES.get(spec.provider)
-    if variable and not spec.api_key and not spec.base_url:
-        raise ConfigurationError(
-            f"The model {spec.label} needs a key.",
-            hint=f"Set {variable} (providers.{spec.provider}.api_key). {spec.guess}".rstrip(),
-        )
 
 
 def _settings(spec: ModelSpec) -> ModelSettings:

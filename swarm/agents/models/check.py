@@ -12,12 +12,18 @@ from pydantic_ai.direct import model_request
 from pydantic_ai.messages import ModelRequest, ModelResponse
 from pydantic_ai.settings import ModelSettings
 
-from swarm.agents.models.building import KEY_VARIABLES, Models
+from swarm.agents.models.building import Models
 from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
 from swarm.agents.models.usage import is_priced
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.language_models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
+from swarm.domain.model.language_models import (
+    ADDRESS_VARIABLES,
+    KEY_VARIABLES,
+    ModelSpec,
+    Provider,
+    RunLimits,
+)
 
 CHECK_SECONDS: Final = 10.0
 """The time limit for a model to answer. A model that is still starting, such as Ollama's after a restart, is not an
@@ -33,11 +39,16 @@ _log = structlog.get_logger(__name__)
 
 
 async def check(
-    specs: Sequence[ModelSpec], *, limits: RunLimits | None = None, within_seconds: float = CHECK_SECONDS
-) -> None:
+    specs: Sequence[ModelSpec],
+    *,
+    limits: RunLimits | None = None,
+    within_seconds: float = CHECK_SECONDS,
+    waits: bool = True,
+) -> Sequence[ModelTrouble]:
     """Asks all models for one word, concurrently.
 
-    Raises ConfigurationError, with a hint for the operator, if no model answers and waiting will not help. Logs a
+    Raises ConfigurationError, with a hint for the operator, if no model answers and waiting will not help, or if none
+    can be reached and the caller does not wait for one (``waits``). Returns the troubles of the others, and logs a
     warning for a model that does not answer now, and for limits that cannot be enforced because the provider reports no
     usage or the price is unknown.
     """
@@ -46,7 +57,11 @@ async def check(
         models = [await opened.enter_async_context(Models([spec], retries=RetryPolicy(attempts=1))) for spec in specs]
         found = await asyncio.gather(*(_checked(each, limits or RunLimits(), within_seconds) for each in models))
     troubles = [(spec, trouble) for spec, trouble in zip(specs, found, strict=True) if trouble]
-    lasting = [(spec, trouble) for spec, trouble in troubles if trouble.is_lasting]
+    lasting = [
+        (spec, trouble)
+        for spec, trouble in troubles
+        if trouble.is_lasting or (not waits and trouble.code == "connection")
+    ]
     if lasting and len(troubles) == len(specs):
         spec, trouble = lasting[0]
         raise ConfigurationError(trouble.message, hint=_hint_of(spec, trouble))
@@ -59,6 +74,7 @@ async def check(
             trouble=trouble.message,
             hint=_hint_of(spec, trouble),
         )
+    return [trouble for _, trouble in troubles]
 
 
 def _hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-import yaml
+from pydantic import Field
 
+from swarm.agents.builtin.labelled_files import LabelledEntry, StrictEntry, load_labelled
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.router.decision import AskBack, CallTools, Refuse, RouterDecision, StopDecision
 from swarm.agents.router.router import Router
@@ -67,41 +68,71 @@ class Suite:
     cases: tuple[Case, ...]
 
 
+class _ToolEntry(StrictEntry):
+    server: str
+    description: str
+    parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    required: list[str] = Field(default_factory=list)
+    allowed: bool = True
+
+
+class _Entry(LabelledEntry):
+    """A sentence as it is written in the file."""
+
+    call: str | None = None
+    arguments: dict[str, Any] = Field(default_factory=dict, alias="with")
+    expect: Literal["ask", "refuse", "stop"] | None = None
+
+
+class _File(StrictEntry):
+    tools: dict[str, _ToolEntry]
+    sentences: dict[str, list[_Entry]]
+
+
 def load(path: Path = SENTENCES) -> Suite:
-    """Loads the sentences from a file with the format of ``sentences.yaml``."""
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    """Loads the sentences from a file with the format of ``sentences.yaml``. Raises ConfigurationError for a wrong
+    file."""
+    return load_labelled(path, _suite, what="labelled sentences", example=SENTENCES)
+
+
+def _suite(document: object) -> Suite:
+    """Raises ValueError for another document."""
+    file = _File.model_validate(document)
     tools = tuple(
         _KnownTool(
             name=name,
-            server=tool["server"],
-            description=tool["description"],
-            parameters={
-                "type": "object",
-                "properties": tool.get("parameters", {}),
-                "required": tool.get("required", []),
-            },
-            allowed=tool.get("allowed", True),
+            server=tool.server,
+            description=tool.description,
+            parameters={"type": "object", "properties": tool.parameters, "required": tool.required},
+            allowed=tool.allowed,
         )
-        for name, tool in document["tools"].items()
+        for name, tool in file.tools.items()
     )
+    allowed = {tool.name for tool in tools if tool.allowed}
     cases = tuple(
-        _case(category, number, entry)
-        for category, entries in document["sentences"].items()
+        _case(f"{category} {number}", category, entry, allowed)
+        for category, entries in file.sentences.items()
         for number, entry in enumerate(entries, 1)
     )
+    if not cases:
+        raise ValueError("it contains no sentences")
     return Suite(tools=tools, cases=cases)
 
 
-def _case(category: str, number: int, entry: Mapping[str, Any]) -> Case:
-    call = entry.get("call")
+def _case(where: str, category: str, entry: _Entry, allowed: Collection[str]) -> Case:
+    """Raises ValueError for a label that no router can meet, or that is none."""
+    if (entry.call is None) == (entry.expect is None) or (entry.arguments and not entry.call):
+        raise ValueError(f"{where} needs one label: expect (ask, refuse or stop), or call and with")
+    if entry.call is not None and entry.call not in allowed:
+        raise ValueError(f"{where} calls '{entry.call}', which is not a tool of the file that is allowed")
     return Case(
-        id=f"{category} {number}",
+        id=where,
         category=category,
-        say=entry["say"],
-        expected=Expected.CALL if call else Expected(entry["expect"]),
-        tool=call or "",
-        arguments=entry.get("with", {}),
-        before=tuple((speaker, text) for turn in entry.get("before", ()) for speaker, text in turn.items()),
+        say=entry.say,
+        expected=Expected(entry.expect or "call"),
+        tool=entry.call or "",
+        arguments=entry.arguments,
+        before=entry.earlier,
     )
 
 

@@ -19,6 +19,7 @@ _SERVER_KEYS: Final = frozenset(
     {"command", "args", "env", "cwd", "url", "headers", "allowedTools", "timeout", "disabled"}
 )
 _FILE_KEYS: Final = frozenset({"mcpServers", "allowedTools"})
+SSE: Final = "SSE is not supported, only stdio and streamable HTTP"
 _NOT_ALLOWED: Final = "no tool may be used until allowedTools lists it; `swarm up` logs the names of the tools"
 
 _MODEL: Final[Mapping[str, tuple[str, ...]]] = {
@@ -46,7 +47,7 @@ def translate(document: object, file: Path, reference: str, variables: Mapping[s
 
     Raises ConfigurationError for a file that swarm could not read.
     """
-    server.read(file, _AnyVariable(variables))
+    server.read(file, _AnyVariable(variables), warns=False)  # the notes tell the same
     if not isinstance(document, dict):  # `read` has refused it
         raise ConfigurationError(f"{file}: a mapping is expected")
     done = Translation()
@@ -54,6 +55,9 @@ def translate(document: object, file: Path, reference: str, variables: Mapping[s
     shared = document.get("allowedTools", [])
     for name, settings in document["mcpServers"].items():
         _server(done, name, settings, shared, variables)
+    for name in shared if isinstance(shared, dict) else ():
+        if name not in document["mcpServers"]:
+            done.leave(f"allowedTools.{name}", "there is no such server")
     for key in document:
         if key not in _FILE_KEYS:
             done.leave(key, "swarm reads no such key")
@@ -82,7 +86,8 @@ def _server(
     done.note(at, "tools.servers_config", "" if allowed else _NOT_ALLOWED)
     for key in settings:
         if key not in _SERVER_KEYS:
-            done.leave(f"{at}.{key}", "swarm reads no such key")
+            is_sse = key in ("type", "transport") and settings[key] == "sse"
+            done.leave(f"{at}.{key}", SSE if is_sse else "swarm reads no such key")
     for section in ("env", "headers"):
         for key, value in settings.get(section, {}).items():
             _check_value(done, f"{at}.{section}.{key}", key, value, variables)

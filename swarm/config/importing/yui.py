@@ -62,6 +62,11 @@ _LEFT: Final[Mapping[str, str]] = {
 }
 """Parts without a counterpart, each with the reason."""
 
+_SECTIONS: Final = frozenset(
+    {"slack", "mcp"}
+    | {key[:at] for key in {*_TARGETS, *_LEFT, *_DEFAULTS} for at, sign in enumerate(key) if sign == "."}
+)
+
 _TOOLS: Final = (
     LocalTool.SHELL,
     LocalTool.FILE_READ,
@@ -82,7 +87,9 @@ def translate(document: Mapping[str, Any]) -> tuple[Translation, str, dict[str, 
     Raises ConfigurationError, which names the key.
     """
     done = Translation()
-    given = dict(_flat(document))
+    given = {key: value for key, value in _flat(document) if value is not None or key not in _SECTIONS}
+    if wrong := next((key for key in given if key in _SECTIONS), None):
+        raise ConfigurationError(f"{wrong}: a mapping is expected")
     for key, path in _TARGETS.items():
         done.put(path, given.get(key, _DEFAULTS[key]), key if key in given else f"{key}, by default")
     done.put(("model", "provider"), Provider.BEDROCK.value, "model.provider")
@@ -170,7 +177,7 @@ def _servers(done: Translation, document: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise ConfigurationError(f"mcp.servers.{index}: a mapping with a name is expected")
         name, at = entry["name"], f"mcp.servers.{index}"
-        if entry.get("transport") == "sse":
+        if "sse" in (entry.get("transport"), entry.get("type")):
             done.leave(at, f"{name} speaks SSE; only stdio and streamable HTTP are supported")
             continue
         found[name] = _server(done, entry, at)

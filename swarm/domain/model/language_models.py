@@ -9,6 +9,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, Protocol
 
+from swarm.domain.errors import ConfigurationError
+
 OLLAMA_BASE_URL: Final = "http://localhost:11434"
 TOOL_OUTPUT_CHARACTERS: Final = 20_000
 """The default maximum length of a tool's output; longer output is truncated."""
@@ -37,6 +39,11 @@ ADDRESS_VARIABLES: Final[Mapping[Provider, str]] = {
     Provider.OLLAMA: "OLLAMA_BASE_URL (providers.ollama.base_url)",
 }
 """The setting for each provider's address."""
+
+KEY_VARIABLES: Final[Mapping[Provider, str]] = {
+    Provider.OPENAI: "OPENAI_API_KEY",
+    Provider.ANTHROPIC: "ANTHROPIC_API_KEY",
+}
 
 _FAMILIES: Final[Sequence[tuple[re.Pattern[str], Provider]]] = (
     (re.compile(r"gpt(?!-oss)|chatgpt|o\d"), Provider.OPENAI),  # gpt-oss is open: OpenAI does not serve it
@@ -86,6 +93,16 @@ class ModelSpec:
             return ""
         return (
             f"The provider {self.provider} was guessed; LLM_PROVIDER (model.provider, model.fallbacks) names another."
+        )
+
+
+def require_key(spec: ModelSpec) -> None:
+    """Raises ConfigurationError if the provider's own service would be asked without a key."""
+    variable = KEY_VARIABLES.get(spec.provider)
+    if variable and not spec.api_key and not spec.base_url:
+        raise ConfigurationError(
+            f"The model {spec.label} needs a key.",
+            hint=f"Set {variable} (providers.{spec.provider}.api_key). {spec.guess}".rstrip(),
         )
 
 

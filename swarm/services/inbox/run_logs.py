@@ -150,7 +150,7 @@ def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> Log
     if run is None:
         raise NotFound(
             f"There is no task and no run '{run_id}'.",
-            hint="swarm tasks list shows the tasks; GET /tasks/{id}/runs lists the runs on one.",
+            hint="GET /tasks lists the tasks; GET /tasks/{id}/runs lists the runs on one.",
         )
     pieces = run_logs.after(tx, run_id, after, _PIECES_AT_ONCE)
     return LogPart(

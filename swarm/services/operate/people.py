@@ -101,7 +101,10 @@ class PersonalData:
         if _USER_ID.fullmatch(who):
             return who
         if not who.startswith("@") or len(who) < 2:
-            raise Invalid("Name a Slack user.", fields={"person": "a user id such as U0123456789, or @name"})
+            raise Invalid(
+                f"'{who}' is no Slack user.",
+                fields={"person": "a user's id such as U0123456789, or a name such as @ada"},
+            )
         if self._directory is None:
             raise Invalid(
                 f"The name {who} can only be resolved while a coordinator is running.", hint="Use the Slack user's id."

@@ -27,10 +27,12 @@ from swarm.agents.router.evaluation import Forgets
 from swarm.agents.toolbox.tool import Tool
 from swarm.app.swarm_tools import TeamTools
 from swarm.cli.eval import lead as eval_lead
+from swarm.cli.eval import router as eval_router
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told
 from tests.support.logs import own_log
+from tests.support.processes import free_port
 from tests.support.providers import Call, Fails, Request, Say, openai_server
 from tests.support.providers import Reply as WireReply
 
@@ -129,7 +131,7 @@ async def test_each_way_to_be_wrong(replies: list[Reply], got: LeadMove, routed:
         ("team: {Anna: {}}\nthreads: {}", "team > Anna"),
         ("", "the file: Input should be a valid dictionary"),
         pytest.param("[" * 3000, "recursion", id="deep"),
-        ("team: {a: {}}\nthreads: {}", "no threads"),
+        ("team: {a: {}}\nthreads: {}", "it contains no threads"),
         ("[", "line 1"),
         ("threads: {}", "team"),
     ],
@@ -182,7 +184,8 @@ async def test_the_command_evaluates_the_real_prompt_and_tools_and_judges_by_the
     assert "Prefer the analyst." in asked.system
     assert {"list-agents", "inbox-delegate", "create-task", "slack-read-thread", "send-message"} <= set(asked.tools)
     code, _ = await _evaluated(monkeypatch, tmp_path, category=["one worker"], at_least=30)
-    table = capsys.readouterr().out
+    table, beside = capsys.readouterr()
+    assert beside.splitlines()[0] == "asking openai:gpt-5-mini: 8 examples"
     assert code == 0
     assert "one worker 3: “Please write a release note" in table
     assert "analyst instead of writer" in table
@@ -203,6 +206,20 @@ async def test_a_model_that_fails_in_every_thread_fails_the_command_and_no_file_
     assert code == 1
     assert "0 of 2 right (0.0 %), 0.0 % routed, " in shown
     assert list(tmp_path.iterdir()) == [threads]
+
+
+@pytest.mark.parametrize("command", [eval_lead, eval_router])
+async def test_a_model_that_cannot_be_reached_ends_the_command_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: Callable[[], int]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nowhere = f"http://127.0.0.1:{free_port()}/v1"
+    for name, value in {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": nowhere}.items():
+        monkeypatch.setenv(name, value)
+    with own_log(), pytest.raises(ConfigurationError, match="The model openai:gpt-5-mini cannot be reached") as raised:
+        await asyncio.to_thread(command)
+    assert "OPENAI_BASE_URL" in (raised.value.hint or "")
+    assert capsys.readouterr() == ("", "")
 
 
 async def test_an_agent_that_does_not_lead_is_no_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -91,6 +91,11 @@ async def test_a_server_that_is_not_there_yet_is_only_warned_of() -> None:
         spec = server.spec()
     (warning,) = await warnings_of(spec)
     assert (warning["code"], warning["hint"]) == ("connection", "Check OLLAMA_BASE_URL (providers.ollama.base_url).")
+    (trouble,) = await check([spec])
+    assert trouble.code == "connection"
+    with pytest.raises(ConfigurationError, match="cannot be reached") as raised:
+        await check([spec], waits=False)
+    assert raised.value.hint == warning["hint"]
 
 
 async def test_as_long_as_one_model_works_the_others_are_only_warned_of() -> None:

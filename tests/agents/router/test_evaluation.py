@@ -12,6 +12,7 @@ from pydantic_ai.messages import TextPart, UserPromptPart
 
 from swarm.agents.router.evaluation import Case, Expected, Forgets, Got, Judged, Suite, confusion, evaluate, load
 from swarm.agents.toolbox.arguments import checked
+from swarm.domain.errors import ConfigurationError
 from tests.agents.builtin.making import router_works
 from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told
 
@@ -189,3 +190,38 @@ sentences:
         ("mine 2", Expected.STOP, ""),
     ]
     assert suite.cases[1].before == (("user", "ping it"), ("assistant", "Which?"))
+
+
+TOOL = "tools: {add: {server: s, description: d}, drop: {server: s, description: d, allowed: false}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "the file: Input should be a valid dictionary"),
+        ("[", "line 1"),
+        ("[]", "the file: Input should be a valid dictionary"),
+        (TOOL, "sentences: Field required"),
+        ("tools: {add: {server: s}}\nsentences: {}", "tools > add > description: Field required"),
+        ("tools: {add: 3}\nsentences: {}", "tools > add: "),
+        (TOOL + "sentences: {}", "it contains no sentences"),
+        (TOOL + "sentences: {x: [{expect: ask}]}", "sentences > x > 1 > say: Field required"),
+        (TOOL + "sentences: {x: [{say: hi, expect: sing}]}", "sentences > x > 1 > expect"),
+        (TOOL + "sentences: {x: [{say: hi, cal: add}]}", "sentences > x > 1 > cal"),
+        (TOOL + "sentences: {x: [{say: hi}]}", "x 1 needs one label"),
+        (TOOL + "sentences: {x: [{say: hi, call: add, expect: ask}]}", "x 1 needs one label"),
+        (TOOL + "sentences: {x: [{say: hi, expect: ask, with: {a: 1}}]}", "x 1 needs one label"),
+        (TOOL + "sentences: {x: [{say: hi, call: sub}]}", "x 1 calls 'sub', which is not a tool"),
+        (TOOL + "sentences: {x: [{say: hi, call: drop}]}", "x 1 calls 'drop', which is not a tool"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_with_its_problem(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        load(path)
+    assert raised.value.message.startswith(f"{path} is not a file with labelled sentences: ")
+    assert problem in raised.value.message
+    assert "sentences.yaml shows the format" in (raised.value.hint or "")
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        load(tmp_path / "missing.yaml")

@@ -76,7 +76,7 @@ async def test_one_question_leaves_a_session_that_became_too_long_summarised(tmp
 @pytest.mark.req("AGENT-07")
 async def test_a_model_whose_address_refuses_is_named_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
-    here = settings(tmp_path, LLM_MODEL="qwen3:8b", OLLAMA_BASE_URL=nowhere)
+    here = settings(tmp_path, LLM_MODEL="qwen3:8b", OLLAMA_BASE_URL=nowhere, OPENAI_API_KEY="sk-x")
     with pytest.raises(ConfigurationError, match=rf"nothing listens at {nowhere}") as refused:
         await asked(here, "hi")
     assert "LLM_PROVIDER" in (refused.value.hint or "")  # ollama was guessed
