@@ -114,7 +114,7 @@ async def test_usage_log_and_opinions_of_one_lease_belong_to_one_run(world: Worl
     assert await logged(world, run_id) == "before\nafter\n"
     (run,) = await world.rows("SELECT id, status, ended_at FROM runs")
     assert (run["status"], run["ended_at"]) == ("running", None)  # until the stream is closed in Slack
-    changes = await world.rows("SELECT change FROM history WHERE change LIKE 'turn.%' ORDER BY at")
+    changes = await world.rows("SELECT change FROM history WHERE substr(change, 1, 5) = 'turn.' ORDER BY at")
     assert [row["change"] for row in changes] == ["turn.start", "turn.stream"]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import select
 
 from swarm.clock import SECOND, ManualClock, SystemClock
 from swarm.domain.errors import ConfigurationError, Unavailable
@@ -18,9 +19,12 @@ from swarm.store.bridge import engine
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.store.bridge.sqlite_driver import sqlite3
+from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
 from tests.store import items
 from tests.store.items import PATIENCE_SECONDS, Gate, with_items
+
+LOCK = Statement(select(items.items).with_for_update())
 
 pytestmark = pytest.mark.req("OPS-03")
 
@@ -127,6 +131,8 @@ async def test_a_read_cannot_write(db: Database) -> None:
         await db.read(items.add, 1)
     with pytest.raises(RuntimeError, match="cannot wake"):
         await db.read(lambda tx: tx.wake("ada"))
+    with pytest.raises(RuntimeError, match="cannot lock"):
+        await db.read(LOCK.all)
     assert await db.read(items.ids) == []
 
 

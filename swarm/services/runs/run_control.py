@@ -124,7 +124,7 @@ class RunControl:
         _log.info("Slack's Stop was pressed.", action="stop_session", channel=stopped.channel, runs=count)
 
     def _at_work(self, tx: Transaction, stopped: SessionStopped) -> list[str]:
-        found = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)
+        found = threads.find(tx, self._team, stopped.channel, stopped.thread_ts)
         return _names(tx, agents_at_work(tx, found.id)) if found else []
 
     def _stop_session(self, tx: Transaction, stopped: SessionStopped, person: Author) -> int | None:

@@ -71,6 +71,8 @@ class Statement:
     def all(self, tx: Transaction, /, **params: object) -> list[Row]:
         """Runs the statement. Returns all rows as dictionaries by column name."""
         compiled = self._for(tx.dialect)
+        if compiled.locks:
+            tx.check_may_lock()
         cursor, rows = tx.fetch(compiled.sql, compiled.bind(params))
         return compiled.name(cursor, rows)
 
@@ -151,6 +153,7 @@ class _Compiled:
         compiler = _compile(statement, dialect)
         self.sql = str(compiler)
         self.returns_rows = bool(compiler.effective_returning)
+        self.locks = isinstance(statement, Select) and statement._for_update_arg is not None
         required = {name for bind, name in compiler.bind_names.items() if bind.required}
         self._names = frozenset(compiler.params)
         self._literals = {name: value for name, value in compiler.params.items() if name not in required}

@@ -84,6 +84,11 @@ class Transaction:
             raise RuntimeError(f"A reading transaction cannot wake {topic!r}.")
         self.topics[topic] = None
 
+    def check_may_lock(self) -> None:
+        """Raises RuntimeError in a reading transaction, in which PostgreSQL refuses locks and SQLite has none."""
+        if self._read_only:
+            raise RuntimeError("A reading transaction cannot lock rows.")
+
     def note(self, fact: MetricEvent) -> None:
         """Reports a metric event to the watchers after the commit; does nothing on a rollback."""
         self.facts.append(fact)
