@@ -10,7 +10,8 @@ from functools import partial
 
 import pytest
 
-from swarm.domain.answers.calls import AppendStream, CloseStream, OpenStream, StreamCall
+from swarm.domain.answers import sending as sending_of_answers
+from swarm.domain.answers.calls import AppendStream, CloseStream, OpenStream, Slot, StreamCall
 from swarm.domain.answers.events import Asked, Interrupted, RunInput, TextDelta
 from swarm.domain.model.requests import HumanDecision, NewRequest
 from swarm.services.outbox.deliver import OutboxSender
@@ -181,3 +182,21 @@ async def test_the_card_of_a_tool_that_waits_comes_after_the_text_before_the_cal
         await asyncio.wait({asking})
         gate.opened.set()
         await show.over(root)
+
+
+async def test_an_answer_that_ends_early_still_comes_before_its_card(world: World) -> None:
+    """It is not handed over to a post below the card because Slack's limit for streams makes it wait."""
+
+    class Slow(FakeLive):
+        async def acquire_slot(self, slot: Slot, channel: str) -> None:
+            await asyncio.sleep(sending_of_answers.OPEN_PATIENCE_SECONDS + 0.5 if slot is Slot.OPEN else 0)
+
+    live = Slow()
+    async with playing(world, live=live) as show, sending(world, show) as cards:
+        writing = await begun(world, await world.lead())
+        await writing.append("I have corrected it.")
+        await asks(writing)
+        await cards.waits()
+        await writing.close()
+        await cards.posted()
+        assert [shown.text for shown in live.of(writing.root)] == ["I have corrected it."]

@@ -158,7 +158,7 @@ def stop(live: Live, by: str | None, now: float) -> Step:
 
 def hurry(live: Live) -> Live:
     """Lets all text so far be shown as soon as possible, as at the end of a line."""
-    return live if live.outcome else replace(_settled(live), urgent=True)
+    return replace(live if live.outcome else _settled(live), urgent=True, is_awaited=True)
 
 
 def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:

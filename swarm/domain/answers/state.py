@@ -245,6 +245,7 @@ class Live:
     later: tuple[Chunk, ...] = ()  # chunks that arrived while a call was in flight
     urgent: bool = False  # a chunk arrived that should not wait for the interval
     queued_characters: int = 0  # of all text that was ever queued
+    is_awaited: bool = False  # a message that follows from the text waits for it
 
     # The growing message.
     mode: PageMode = PageMode.STREAM
