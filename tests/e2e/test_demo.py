@@ -92,7 +92,8 @@ async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_tas
         else:
             await twin.press(ts, "⏳", "swarm_stop_task")
         await twin.until(ts, lambda seen: any("was cancelled" in answer for answer in seen.answers))
-        await twin.until(ts, lambda seen: any(answer.startswith("🛑") for answer in seen.answers))
+        seen = await twin.until(ts, lambda seen: any(answer.startswith("🛑") for answer in seen.answers))
+        assert not any("I stop" in answer for answer in seen.answers)  # the end of the task says it
 
 
 @pytest.mark.long

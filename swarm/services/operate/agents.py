@@ -22,7 +22,6 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.inbox.leases import Lease
 
-
 LEFT_SECONDS: Final = 10.0
 """How long an agent stays online after its instance has left, so that a restart takes no work away from it."""
 
