@@ -184,12 +184,16 @@ async def test_the_card_of_a_tool_that_waits_comes_after_the_text_before_the_cal
         await show.over(root)
 
 
-async def test_an_answer_that_ends_early_still_comes_before_its_card(world: World) -> None:
+async def test_an_answer_that_ends_early_still_comes_before_its_card(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is not handed over to a post below the card because Slack's limit for streams makes it wait."""
+
+    monkeypatch.setattr(sending_of_answers, "OPEN_PATIENCE_SECONDS", 0.2)
 
     class Slow(FakeLive):
         async def acquire_slot(self, slot: Slot, channel: str) -> None:
-            await asyncio.sleep(sending_of_answers.OPEN_PATIENCE_SECONDS + 0.5 if slot is Slot.OPEN else 0)
+            await asyncio.sleep(0.7 if slot is Slot.OPEN else 0)
 
     live = Slow()
     async with playing(world, live=live) as show, sending(world, show) as cards:

@@ -120,7 +120,8 @@ class ActiveRuns:
             if row is None or row.status not in UNFINISHED:
                 return
             await asyncio.sleep(_LOOK_SECONDS)  # it is about to begin here
-        task, catching_up = self._runs[found], asyncio.ensure_future(found.caught_up())
+        task = self._runs[found]
+        catching_up = asyncio.create_task(attempt(found.caught_up(), "deliver", turn=run_id))
         try:
             await asyncio.wait({task, catching_up}, return_when=asyncio.FIRST_COMPLETED)
         finally:
