@@ -169,7 +169,7 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
     rosters = Rosters(database, operating_policy)
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)
-    streaming_agents = _streaming_agents(base, services, agents.hired)
+    running, streaming_agents = _streaming_agents(base, services, agents.hired)
     reloader = Reloader(
         settings,
         operating_policy.book,
@@ -196,7 +196,7 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
         slack_entry_point=slack_entry_point,
         election=_election(base),
         pacing=slack.pacing,
-        sender=_sender(base, Watchers([watcher, hearing])),
+        sender=_sender(base, Watchers([watcher, hearing]), running),
         webhooks=WebhookSender(
             database,
             HttpWebhookClient(),
@@ -243,18 +243,21 @@ def _election(base: _Base) -> Election:
     )
 
 
-def _sender(base: _Base, watcher: Watcher) -> OutboxSender:
+def _sender(base: _Base, watcher: Watcher, running: ActiveRuns) -> OutboxSender:
     return OutboxSender(
         base.database,
         WatchedSender(base.slack.gateway, watcher),
         base.me.team,
         http_timeout_seconds=base.settings.slack.timeout_seconds,
         reactions=base.operating_policy.reactions,
+        before_card=running.before_card,
     )
 
 
-def _streaming_agents(base: _Base, services: Services, built_in: Sequence[ManagedAgent]) -> StreamingAgentRuns:
-    """Returns the service that runs all agents, remote and built-in."""
+def _streaming_agents(
+    base: _Base, services: Services, built_in: Sequence[ManagedAgent]
+) -> tuple[ActiveRuns, StreamingAgentRuns]:
+    """Returns the service that runs all agents, remote and built-in, and their runs."""
     settings, database = base.settings, base.database
     stage = LiveStage(base.slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
     specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
@@ -272,7 +275,8 @@ def _streaming_agents(base: _Base, services: Services, built_in: Sequence[Manage
     )
     running = ActiveRuns(run_context)
     news = RunNotifications(services.work, services.tasks, services.delegations, running)
-    return StreamingAgentRuns(database, services.polls, running, recovery, news, [*_remote(settings, specs), *built_in])
+    hired = [*_remote(settings, specs), *built_in]
+    return running, StreamingAgentRuns(database, services.polls, running, recovery, news, hired)
 
 
 def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[ManagedAgent]:

@@ -6,7 +6,7 @@ can be asked, or after the time is over, the answer is no. Grants are kept by th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -21,18 +21,28 @@ _PROMPT_CHARACTERS: Final = 3_000
 _ARGUMENT_BYTES: Final = 100_000
 _EXPIRES_SECONDS: Final = 24 * 3600
 _GIVEN: Final = ("approved", "answered")
+_LOGGED_CHARACTERS: Final = 500  # of a question
 
 
 class HumanAsks:
-    """Asks people about one piece of work. ``about`` names the inbox message or the task."""
+    """Asks people about one piece of work. ``about`` names the inbox message or the task.
+
+    ``log`` takes the lines of the run's log: what is asked, and what comes of it.
+    """
 
     def __init__(
-        self, coordinator: CoordinatorConnection, lease_token: str, about: Mapping[str, str], run: str
+        self,
+        coordinator: CoordinatorConnection,
+        lease_token: str,
+        about: Mapping[str, str],
+        run: str,
+        log: Callable[[str], None],
     ) -> None:
         self._coordinator = coordinator
         self._lease_token = lease_token
         self._about = dict(about)
         self._run = run  # names the questions of this run
+        self._log = log
         self._count = 0
 
     async def permission(self, session: CliSession, asked: PermissionAsked) -> bool:
@@ -65,10 +75,12 @@ class HumanAsks:
         The coordinator writes the question, so that people see what they approve.
         """
         scope, unit = str(exceeded["scope"]), str(exceeded["unit"])
+        logged = self._asked(f"May I use more of the budget of the {scope}?")
         try:
             asked = await repeated(lambda: self._coordinator.ask_budget(run_id, scope, unit))
-            status = (await self._ended(asked))["status"] if asked else "approved"
+            status = (await self._ended(asked, logged))["status"] if asked else "approved"
         except Refused as error:
+            self._log(f"[cancelled] {logged}: {error.message}")
             return f"people cannot be asked for more: {error.message}"
         if status == "approved":
             return ""
@@ -84,22 +96,33 @@ class HumanAsks:
             "expires_seconds": _EXPIRES_SECONDS,
             "wait": True,
         }
+        logged = self._asked(f"{title} {prompt}")
         if not self._about:
+            self._log(f"[cancelled] {logged}: nobody can be asked without a thread")
             return {"id": "", "status": "cancelled"}
         try:
             call = self._coordinator.call
             made = await repeated(
                 lambda: call("request-human-input", self._lease_token, **self._about, **question, **asked)
             )
-            return await self._ended(str(made["id"]))
+            return await self._ended(str(made["id"]), logged)
         except Refused as error:
+            self._log(f"[cancelled] {logged}: {error.message}")
             return {"id": "", "status": "cancelled", "why": error.message}
 
-    async def _ended(self, request_id: str) -> dict[str, Any]:
+    async def _ended(self, request_id: str, logged: str) -> dict[str, Any]:
         while True:
             request = await repeated(lambda: self._coordinator.request(request_id))
             if request["status"] != "open":
+                people = ", ".join(str(answer["person"]) for answer in request.get("answers", ()))
+                self._log(f"[{request['status']}] {logged}{f' (by {people})' if people else ''}")
                 return request
+
+    def _asked(self, question: str) -> str:
+        """Logs a question. Returns it as one line of limited length."""
+        line = _short(" ".join(question.split()), _LOGGED_CHARACTERS)
+        self._log(f"[asked] {line}")
+        return line
 
 
 def _field(field: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,10 @@ begins, and a sentence in the thread says so. No process of the CLI is left when
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -192,9 +193,9 @@ class Conversation:
                     self._output.step(event)
                     self._output.log(f"[{event.state}] {event.title}")
                 case PermissionAsked():
-                    self._ask(self._permission(session, event))
+                    self._ask(partial(self._permission, session, event))
                 case QuestionAsked():
-                    self._ask(self._asks.question(session, event))
+                    self._ask(partial(self._asks.question, session, event))
                 case UsageReported():
                     self._output.usage(event)
                 case LogLine(text=text):
@@ -204,8 +205,12 @@ class Conversation:
         self.refused_tools.update(ended.refused_tools)
         return ended
 
-    def _ask(self, asking: Coroutine[Any, Any, None]) -> None:
-        self._asking.start(asking, "runner ask").add_done_callback(lambda _: self._watch.hold(len(self._asking)))
+    def _ask(self, ask: Callable[[], Awaitable[None]]) -> None:
+        async def asking() -> None:
+            await self._output.catch_up()  # people read what has been said before they are asked
+            await ask()
+
+        self._asking.start(asking(), "runner ask").add_done_callback(lambda _: self._watch.hold(len(self._asking)))
         self._watch.hold(len(self._asking))
 
     async def _permission(self, session: CliSession, asked: PermissionAsked) -> None:

@@ -158,6 +158,11 @@ class RunOutput:
             await self._send_log(is_last=is_last)
             await self._send_usage(is_last=is_last)
 
+    async def catch_up(self) -> None:
+        """Sends everything so far, also text that was held back, because people are about to be asked."""
+        self.end_of_text()
+        await self.flush()
+
     async def end_reports(self) -> None:
         """Sends the rest of the log, and the last usage: what was spent counts, whatever became of the work."""
         async with self._sending:

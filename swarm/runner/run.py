@@ -71,7 +71,7 @@ class Run:
         self._settings, self._coordinator = context.settings, context.coordinator
         about = self._about() if trigger.get("thread") else {}
         self._output = RunOutput(self._coordinator, self.token, self._about(), self._on_refused, self._on_exceeded)
-        self._asks = HumanAsks(self._coordinator, self.token, about, self.token[-12:])
+        self._asks = HumanAsks(self._coordinator, self.token, about, self.token[-12:], self._output.log)
         self._background = BackgroundTasks()
         self.pending: deque[Trigger] = deque()  # notices to be handed into the session
         self._replies: list[str] = []  # what was answered to follow-ups
@@ -189,6 +189,7 @@ class Run:
         while exceeded := await self._output.budgets_used_up():
             first, run_id = exceeded[0], self._output.run_id or ""
             self._output.status("waiting for a decision about the budget")
+            await self._output.catch_up()
             if refused := await self._asks.budget(run_id, first):
                 raise _OverBudget(f"{_stopped_by(first)}, and {refused}")
 

@@ -98,6 +98,11 @@ _LOCK = Statement(
     .with_for_update(of=agents, key_share=True)
 )
 _SEEN = Statement(update(agents).where(agents.c.id == _given_ids.c.id, _present).values(last_seen_at=bindparam("now")))
+_SEEN_BEFORE = Statement(
+    update(agents)
+    .where(agents.c.id == bindparam("agent_id"), agents.c.last_seen_at > bindparam("seen_at", type_=BigInteger))
+    .values(last_seen_at=bindparam("seen_at", type_=BigInteger))
+)
 _DESCRIBE = Statement(
     update(agents)
     .where(agents.c.id == bindparam("agent_id"), _present)
@@ -299,6 +304,11 @@ def record_seen(tx: Transaction, agent_ids: Iterable[str]) -> list[Agent]:
     before = [_agent(row) for row in _LOCK.all(tx, given=rows)]
     _SEEN.run(tx, given=rows, now=tx.now)
     return before
+
+
+def record_gone(tx: Transaction, agent_id: str, seen_at: int) -> None:
+    """Sets the time when an agent was last seen back to ``seen_at``, unless it is earlier."""
+    _SEEN_BEFORE.run(tx, agent_id=agent_id, seen_at=seen_at)
 
 
 def describe(tx: Transaction, agent_id: str, description: str, capabilities: tuple[str, ...]) -> None:

@@ -92,7 +92,8 @@ async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_tas
         else:
             await twin.press(ts, "⏳", "swarm_stop_task")
         await twin.until(ts, lambda seen: any("was cancelled" in answer for answer in seen.answers))
-        await twin.until(ts, lambda seen: any(answer.startswith("🛑") for answer in seen.answers))
+        seen = await twin.until(ts, lambda seen: any(answer.startswith("🛑") for answer in seen.answers))
+        assert not any("I stop" in answer for answer in seen.answers)  # the end of the task says it
 
 
 @pytest.mark.long
@@ -219,7 +220,7 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
         since = await twin.now()
         ts = await twin.say("@swarm fix the failing test")
         under = await _card(twin, ts, "May I use edit?")
-        await twin.until(ts, lambda seen: "AssertionError: 2000 != 1800" in str(seen.answers))  # may follow the card
+        assert await _is_said_before(twin, since, "AssertionError: 2000 != 1800", "May I use edit?")
         assert await twin.calls("files.completeUploadExternal", since=since) == []
         (card,) = [call for call in await twin.calls("chat.postMessage", since=since) if "May I use" in str(call)]
         assert '"-    if pieces > DISCOUNT_FROM:"' in _shown(card)
@@ -237,13 +238,22 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
         assert _tests_pass(shop, branch)
         assert not _tests_pass(shop, "main")
 
+    since = await twin.now()
     await twin.say("also add a test for zero", thread=ts)
     under = await _card(twin, ts, "May I use edit?", number=2)
+    assert await _is_said_before(twin, since, "In this session, I have corrected", "May I use edit?")
     await _decide(twin, under, "approve")
     seen = await twin.until(ts, lambda seen: "2 files changed" in str(seen.answers))
     assert "In this session, I have corrected `prices.py`." in str(seen.answers)  # the session knows
     assert _branch(next(answer for answer in seen.answers if "2 files changed" in answer)) == branch
     assert _tests_pass(shop, branch, count=3)
+
+
+async def _is_said_before(twin: TwinClient, since: int, *words: str) -> bool:
+    """Whether the first calls with these words were made in this order."""
+    shown = [_shown(call) for call in await twin.calls(since=since)]
+    places = [next(place for place, call in enumerate(shown) if one in call) for one in words]
+    return places == sorted(places)
 
 
 @pytest.mark.long

@@ -60,6 +60,7 @@ class Office:
     token: str
     environment: dict[str, str]
     stack: contextlib.AsyncExitStack
+    asked: set[str] = field(default_factory=set)  # the threads of this test
     settings: RunnerSettings = field(init=False)
     runner: Runner = field(init=False)
     _stopping: asyncio.Event = field(init=False)
@@ -114,7 +115,9 @@ class Office:
     ) -> tuple[str, str]:
         """A person asks and the lead delegates it to the worker; the message, and the task's id."""
         ts = await self.twin.say("@swarm please count", thread=thread)
-        trigger = await self._mine(ts)
+        self.asked.add(thread or ts)
+        async with asyncio.timeout(60):
+            trigger = await self._mine(ts)
         made = await self.lead.uses(
             "inbox-delegate",
             trigger["lease"]["token"],
@@ -128,7 +131,9 @@ class Office:
     async def _mine(self, ts: str) -> dict[str, Any]:
         """The lead's trigger of this message. What earlier tests have left, which may be work, is ended."""
         while True:
-            (trigger,) = await self.lead.poll(wait_seconds=20, limit=1)
+            if not (triggers := await self.lead.poll(wait_seconds=20, limit=1)):
+                continue  # the coordinator has just been started again, or the machine is busy
+            (trigger,) = triggers
             if any(message["ts"] == ts for message in trigger["inbox_messages"]):
                 return trigger
             if (trigger.get("notice") or {}).get("kind") == "task_returned":
@@ -138,8 +143,9 @@ class Office:
             await self.lead.post("/leases/finish", ended)
 
     async def news(self) -> list[str]:
-        """The kinds of what waits for the lead."""
-        return [trigger["kind"] for trigger in await self.lead.poll(limit=20)]
+        """The kinds of what waits for the lead from this test. All tests have one lead, and some end late."""
+        triggers = await self.lead.poll(limit=20)
+        return [trigger["kind"] for trigger in triggers if (trigger.get("thread") or {}).get("thread_ts") in self.asked]
 
     async def task(self, task_id: str) -> dict[str, Any]:
         return await self.lead.uses("get-task", task_id=task_id)

@@ -216,3 +216,33 @@ async def test_stop_in_the_thread_ends_the_run_and_nothing_more_is_said(office: 
     await office.idle()
     assert (await office.task(task_id))["status"] == "cancelled"
     assert door.closed == 1
+
+
+@pytest.mark.req("RUN-05", "RUN-03", "HITL-01")
+async def test_people_read_what_was_said_before_they_are_asked_and_the_log_says_what_they_decided(
+    office: Office,
+) -> None:
+    async def script(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+        decision = session.ask(bash(1))
+        yield TextAdded(text="I have looked, and now I want to run `this")  # a part that is usually held back
+        yield bash(1)
+        await decision
+        yield TextAdded(text="` command.")
+
+    await office.start("claude", ScriptedDoor(script))
+    since = len(await office.twin.calls())
+    ts, task_id = await office.delegate()
+    await decide(office, "reject")
+    await office.says(ts, "Run command 1", "command.")
+    shown = [str(call["args"]) for call in await office.twin.calls(since=since, ok=True)]
+    text, card = (
+        next(place for place, args in enumerate(shown) if words in args)
+        for words in ("now I want to run `this", "May I use Bash?")
+    )
+    assert text < card
+    await office.ended(task_id, "dead")
+    operator = office.stage.visitor(office.http)
+    (run,) = (await operator.get(f"/tasks/{task_id}/runs"))["runs"]
+    log = (await operator.get(f"/runs/{run['id']}/log"))["text"]
+    assert "[asked] May I use Bash? Run command 1\n" in log
+    assert "[rejected] May I use Bash? Run command 1 (by " in log

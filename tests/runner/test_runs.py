@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -146,6 +149,9 @@ async def test_a_runner_that_stops_gives_its_work_back(office: Office) -> None:
     await office.stop()
     await office.gone()
     assert (await office.task(task_id))["status"] == "pending"
+    found = (await office.stage.visitor(office.http).get("/agents"))["agents"]
+    (seen_at,) = [agent["last_seen_at"] for agent in found if agent["name"] == office.name]
+    assert time.time() - datetime.fromisoformat(seen_at).timestamp() > 100  # it has said good-bye
 
 
 @pytest.mark.long

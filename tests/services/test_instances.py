@@ -13,6 +13,7 @@ from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.agents import LEFT_SECONDS
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -116,6 +117,30 @@ async def test_an_instance_that_leaves_frees_the_name_at_once_and_only_its_own(w
     assert await poll(world, lea, B) == []
     await world.services.agents.leave(lea, A)
     await refused(poll(world, lea, A))
+
+
+@pytest.mark.both_engines
+async def test_an_agent_whose_instance_has_left_is_soon_offline_until_an_instance_begins(world: World) -> None:
+    async def is_online() -> bool:
+        (present,) = await world.services.agents.present()
+        return present.online
+
+    lea = await lea_of(world)
+    world.clock.advance(1000)  # since the start of the coordinator, before which nobody counts as offline
+    assert await poll(world, lea, A) == []
+    await world.services.agents.leave(lea, B)
+    world.clock.advance(LEFT_SECONDS)
+    assert await is_online()  # the other instance has changed nothing
+    await world.services.agents.leave(lea, A)
+    world.clock.advance(LEFT_SECONDS - 1)
+    assert await is_online()  # a restart takes its time
+    world.clock.advance(1)
+    assert not await is_online()
+    assert await poll(world, lea, B) == []  # its presence was written a moment ago, which saves no write here
+    assert await is_online()
+    world.clock.advance(LEFT_SECONDS)
+    await world.services.agents.leave(lea, A)
+    assert await is_online()
 
 
 async def test_a_new_token_and_a_removed_agent_begin_without_an_instance(world: World) -> None:

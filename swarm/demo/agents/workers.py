@@ -77,7 +77,8 @@ class _Worker:
         """Answers a person's message in the thread of a running task."""
         inbox_message = trigger["inbox_messages"][-1]
         if re.search(r"\bstop\b|\bcancel\b", inbox_message["text"].lower()):
-            await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message="I stop.")
+            reason = "the end of the task is the answer"
+            await tools.call("dismiss-message", inbox_message_id=inbox_message["id"], reason=reason)
             self._wishes[task["id"]] = f"{inbox_message['user']['name']} asked for it"
             self._stops.setdefault(task["id"], asyncio.Event()).set()
         else:

@@ -156,6 +156,11 @@ def stop(live: Live, by: str | None, now: float) -> Step:
     return end(live, RunStopped(by=by), now), (HangUp(),)
 
 
+def hurry(live: Live) -> Live:
+    """Lets all text so far be shown as soon as possible, as at the end of a line."""
+    return replace(live if live.outcome else _settled(live), urgent=True, is_awaited=True)
+
+
 def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
     """Ends the run: settles all text held back and sets the closing blocks."""
     live = _settled(live)
@@ -225,6 +230,7 @@ def _with_text(live: Live, state: SafeText, plain: str, settled: str, held_since
         queue=live.queue if live.flight else join(live.queue, added),
         later=join(live.later, added) if live.flight else live.later,
         urgent=live.urgent or "\n" in settled,
+        queued_characters=live.queued_characters + len(settled),
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from swarm.domain.answers import wording
-from swarm.domain.answers.agent_events import stop, take_event
+from swarm.domain.answers.agent_events import hurry, stop, take_event
 from swarm.domain.answers.calls import Command, Slot
 from swarm.domain.answers.events import AgentEvent
 from swarm.domain.answers.sending import GIVE_UP_SECONDS, advance, wake_at
@@ -29,6 +29,7 @@ from swarm.domain.model.deliveries import Answer
 
 __all__ = [
     "AgentEventReceived",
+    "HurryRequested",
     "Input",
     "Live",
     "Pace",
@@ -79,11 +80,16 @@ class StopRequested:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HurryRequested:
+    """A request to show all text so far now, because a message that follows from it is about to be posted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tick:
     """The passage of time."""
 
 
-Input = AgentEventReceived | SlotGranted | SlackAnswered | PageLocated | StopRequested | Tick
+Input = AgentEventReceived | SlotGranted | SlackAnswered | PageLocated | StopRequested | HurryRequested | Tick
 
 Step = tuple[Live, tuple[Command, ...]]
 
@@ -135,6 +141,8 @@ def _take(live: Live, taken: Input, now: float) -> Step:
             return take_location(live, ts, now)
         case StopRequested(by=by):
             return stop(live, by, now)
+        case HurryRequested():
+            return hurry(live), ()
         case Tick():
             return _give_up_search(live, now)
         case _:

@@ -175,6 +175,9 @@ def _grown(page: AnswerPage | None) -> AnswerPage:
 OPEN_PATIENCE_SECONDS: Final = 2.0
 """After this time, a complete answer that still waits for a stream is posted instead."""
 
+AWAITED_PATIENCE_SECONDS: Final = 10.0
+"""The same if a message waits for the text, which would be posted below that message."""
+
 CLOSE_PATIENCE_SECONDS: Final = 1.0
 """After this time, the end of an answer is appended while its close still waits for a slot."""
 
@@ -247,7 +250,7 @@ def _moments(live: Live) -> list[float]:
     if live.text.line:
         moments.append(_release_at(live))
     if live.outcome:
-        moments += [live.over_at + patience for patience in (CLOSE_PATIENCE_SECONDS, OPEN_PATIENCE_SECONDS)]
+        moments += [live.over_at + patience for patience in (CLOSE_PATIENCE_SECONDS, _open_patience(live))]
         moments.append(live.over_at + GIVE_UP_SECONDS)
     if live.page:
         moments += [_due_at(live, live.page), live.page.opened_at + AGING_SECONDS, live.page.opened_at + OLD_SECONDS]
@@ -274,9 +277,13 @@ def _begin(live: Live, now: float) -> Step:
         return _finish(live, now) if live.outcome else (live, ())
     if live.mode is PageMode.POST:
         return _use(live, Slot.POST, now, _post)
-    if live.outcome and now >= live.over_at + OPEN_PATIENCE_SECONDS and Slot.OPEN not in live.granted:
+    if live.outcome and now >= live.over_at + _open_patience(live) and Slot.OPEN not in live.granted:
         return end_display(live)
     return _use(live, Slot.OPEN, now, _open_stream)
+
+
+def _open_patience(live: Live) -> float:
+    return AWAITED_PATIENCE_SECONDS if live.is_awaited else OPEN_PATIENCE_SECONDS
 
 
 def _finish(live: Live, now: float) -> Step:

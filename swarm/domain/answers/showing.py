@@ -116,6 +116,10 @@ class Showing(Protocol):
         """Records that another process now gives the answer: `show` makes no more calls and raises AnswerLost."""
         ...
 
+    async def caught_up(self) -> None:
+        """Waits until Slack has accepted the text so far, or accepts no more of it."""
+        ...
+
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
         """Shows a run to its end and always closes the generator. Raises AnswerLost."""
         ...

@@ -244,6 +244,8 @@ class Live:
     queue: tuple[Chunk, ...] = ()
     later: tuple[Chunk, ...] = ()  # chunks that arrived while a call was in flight
     urgent: bool = False  # a chunk arrived that should not wait for the interval
+    queued_characters: int = 0  # of all text that was ever queued
+    is_awaited: bool = False  # a message that follows from the text waits for it
 
     # The growing message.
     mode: PageMode = PageMode.STREAM
@@ -272,9 +274,17 @@ class Live:
 
     def queued(self, *chunks: Chunk, urgent: bool = False) -> Live:
         """Returns the state with more content to show."""
+        live = replace(self, queued_characters=self.queued_characters + len(text_of(chunks)))
         if self.flight:
-            return replace(self, later=join(self.later, chunks), urgent=self.urgent or urgent)
-        return replace(self, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
+            return replace(live, later=join(self.later, chunks), urgent=self.urgent or urgent)
+        return replace(live, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
+
+    def has_shown(self, characters: int) -> bool:
+        """Whether Slack has accepted the first ``characters`` of the queued text, or accepts no more of it."""
+        waiting = (*self.queue, *self.later)
+        is_nothing_left = self.flight is None and not is_visible(waiting)
+        is_shown = self.queued_characters - len(text_of(waiting)) >= characters
+        return self.is_over or self.gives_up or is_nothing_left or is_shown
 
 
 def join(queue: tuple[Chunk, ...], added: tuple[Chunk, ...]) -> tuple[Chunk, ...]:

@@ -5,8 +5,9 @@ instance are refused, and so are polls that name none: work would go to a progra
 
 Who may act: any call of the agent. Guarantee: the check is part of the claim's own transaction; of two instances that
 begin at the same moment, one is refused (the row of the agent decides). A call writes only when its instance is new, or
-was last seen a fifth of a lease ago, so that a poll normally costs no write. An instance begins with the first claim of
-a poll, not with a later one: a poll that still waits when its instance leaves does not take the name again.
+was last seen a fifth of a lease ago, so that a poll normally costs no write. A new instance makes its agent online. An
+instance begins with the first claim of a poll, not with a later one: a poll that still waits when its instance leaves
+does not take the name again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from swarm.clock import SECOND, to_iso
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Instance
 from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.services.rules.participants import AGENTS
 from swarm.store import agents
 from swarm.store.bridge.transaction import Transaction
 
@@ -64,7 +66,15 @@ def _serve(tx: Transaction, calls: Sequence[ClaimCall], valid: _Valid) -> _Serve
         if not _is_fresh(valid[key], call, tx.now) and (call.may_begin or _is_holder(valid[key], call))
     }
     # In the order of the agents, so that two sets cannot deadlock.
-    return {key: agents.serve(tx, *key, wanted[key]) for key in sorted(wanted)}
+    served = {key: agents.serve(tx, *key, wanted[key]) for key in sorted(wanted)}
+    known = {(holder.instance_id, agent_id) for (_, agent_id), holder in valid.items() if holder}
+    new = [
+        agent_id for (agent_id, instance), other in served.items() if not other and (instance, agent_id) not in known
+    ]
+    if new:  # the agent may count as gone, because its last instance has left
+        agents.record_seen(tx, new)
+        tx.wake(AGENTS)
+    return served
 
 
 def _is_fresh(holder: Instance | None, call: ClaimCall, now: int) -> bool:

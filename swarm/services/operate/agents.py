@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from swarm.clock import new_id
+from swarm.clock import SECOND, new_id
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
 from swarm.domain.model.leases import LeaseEnd
@@ -20,6 +21,9 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.inbox.leases import Lease
+
+LEFT_SECONDS: Final = 10.0
+"""How long an agent stays online after its instance has left, so that a restart takes no work away from it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,8 +118,11 @@ class AgentRegistry:
         return _Registered(agent=agent, token=token)
 
     async def leave(self, agent: Agent, instance_id: str) -> None:
-        """Lets another instance serve an agent at once. Without effect unless this instance serves it."""
-        await self._database.write(agents.leave, agent.id, instance_id)
+        """Lets another instance serve an agent at once; the agent is offline soon, unless one does.
+
+        Without effect unless this instance serves it.
+        """
+        await self._database.write(_leave, agent.id, instance_id, self._operating_policy)
 
     async def revoke(self, id_or_name: str) -> Agent:
         """Removes an agent: its tokens end, and its work is reassigned to the default lead. Raises NotFound.
@@ -175,6 +182,13 @@ def _check_room(tx: Transaction, operating_policy: OperatingPolicy, by_key: bool
             f"There are {operating_policy.most_enrolled} workers registered with an enrolment key, which is the limit.",
             hint="Ask the operator to register it, to remove unused workers, or to raise agents.most_enrolled.",
         )
+
+
+def _leave(tx: Transaction, agent_id: str, instance_id: str, operating_policy: OperatingPolicy) -> None:
+    """The time when the agent was last seen is set back, so that the usual rule finds it offline."""
+    if agents.leave(tx, agent_id, instance_id):
+        silent_seconds = max(0.0, operating_policy.offline_after_seconds - LEFT_SECONDS)
+        agents.record_gone(tx, agent_id, tx.now - int(silent_seconds * SECOND))
 
 
 def _ensure(

@@ -9,6 +9,9 @@ the same time if one was suspended and has not noticed the end of its term. Even
 duplicated: one process takes a delivery, and a process that resumes too late after taking a delivery puts it back
 instead of calling Slack. The few instructions between this check of the clock and the socket cannot be guarded.
 
+The card of a request waits for a limited time for the text that leads to it, which is streamed (``before_card``), so
+that people read both in order.
+
 A post that fails permanently leaves ❌ on the message that it answers.
 
 Reactions share fifty calls a minute in a workspace. When calls are scarce and many reactions wait, ✅ and ❌ are sent
@@ -96,12 +99,14 @@ class OutboxSender:
         *,
         http_timeout_seconds: float,
         reactions: Reactions = _AS_SHOWN_BY_DEFAULT,
+        before_card: Callable[[Row], Awaitable[None]] | None = None,
         clock: Callable[[], float] = boottime,
     ) -> None:
         self._database = database
         self._slack = slack
         in_flight_seconds = 2 * http_timeout_seconds + _STALE_SECONDS
         self._terms = DeliveryLimits(team=team, in_flight_seconds=in_flight_seconds, reactions=reactions)
+        self._before_card = before_card
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
         self._is_certain: Callable[[], Awaitable[bool]] | None = None
@@ -263,6 +268,9 @@ class OutboxSender:
                 raise AssertionError(f"delivery {row['id']} is over but was found due")
 
     async def _send(self, row: Row) -> None:
+        is_card = row["request_id"] and row["kind"] == DeliveryKind.POST and row["thread_ts"] is not None
+        if is_card and self._before_card:
+            await self._before_card(row)
         await self._slack.ready(deliveries.delivery(row))
         call = asyncio.ensure_future(self._call(row["id"]))
         try:

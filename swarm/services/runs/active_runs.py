@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+from typing import Final
 
 import structlog
 
-from swarm.clock import boottime
+from swarm.clock import SECOND, boottime
 from swarm.domain.answers.agents import StreamingAgent
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import is_user
 from swarm.domain.model.triggers import NoticeView, Trigger, TriggerKind
@@ -22,7 +25,16 @@ from swarm.services.runs.answer_run import AnswerRun, RunContext, RunSource
 from swarm.services.runs.event_sources import AgentSource, HandleNotifications, ManagedAgent, StreamSource
 from swarm.services.tasks.delegate import Delegations
 from swarm.services.tasks.tasks import Tasks
-from swarm.store.runs import run_events
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import run_events, runs
+
+CARD_WAITS_SECONDS: Final = 10.0
+"""How long a card waits, from its creation, for the text that leads to it. Slack may be slow to accept streams, and
+people have to be asked nevertheless.
+"""
+
+_LOOK_SECONDS: Final = 0.1
 
 _log = structlog.get_logger(__name__)
 
@@ -93,6 +105,28 @@ class ActiveRuns:
         """Whether this process executes a run, or is just starting or ending it."""
         return any(run.run_id == run_id for run in self._runs)
 
+    async def before_card(self, card: Row) -> None:
+        """Waits until Slack has what the agent of a request has said in the thread so far, for a limited time."""
+        with contextlib.suppress(TimeoutError):
+            seconds, run_ids = await self._run_context.database.read(_before_card, card)
+            async with asyncio.timeout(seconds):
+                for run_id in run_ids:
+                    await self._caught_up(run_id)
+
+    async def _caught_up(self, run_id: str) -> None:
+        """Waits until a run has caught up with its agent, or has ended."""
+        while (found := next((run for run in self._runs if run.run_id == run_id), None)) is None:
+            row = await self._run_context.database.read(runs.get, run_id)
+            if row is None or row.status not in UNFINISHED:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)  # it is about to begin here
+        task = self._runs[found]
+        catching_up = asyncio.create_task(attempt(found.caught_up(), "deliver", turn=run_id))
+        try:
+            await asyncio.wait({task, catching_up}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            catching_up.cancel()
+
     async def end_all(self) -> None:
         """Ends every run and waits until all shown messages are sealed."""
         tasks = list(self._runs.values())
@@ -115,6 +149,17 @@ class ActiveRuns:
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _before_card(tx: Transaction, card: Row) -> tuple[float, list[str]]:
+    """Returns how long a card may still wait, and the runs of its agent that may lead to it."""
+    age_seconds = (tx.now - card["created_at"]) / SECOND
+    found = [
+        run.id
+        for run in runs.of_thread(tx, card["thread_id"])
+        if run.agent_id == card["agent_id"] and run.status in UNFINISHED
+    ]
+    return max(0.0, CARD_WAITS_SECONDS - age_seconds), found
 
 
 class RunNotifications:

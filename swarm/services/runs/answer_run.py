@@ -107,6 +107,10 @@ class RunSource(Protocol):
         """Starts producing events. Raises AnswerLost."""
         ...
 
+    async def passed_on(self) -> None:
+        """Waits until everything that the agent has said so far has been passed on by `events`."""
+        ...
+
     async def stored(self) -> AnswerShown | None:
         """Returns the stored answer; None if the answer exists only as a run that must be repeated."""
         ...
@@ -124,6 +128,7 @@ class AnswerRun:
         self._reading: asyncio.Task[None] | None = None  # reads an answer that is not shown live
         self._stopped: tuple[str | None] | None = None  # the user id of the person who stopped the run
         self._is_lost = False  # the work now belongs to another run
+        self._has_begun = asyncio.Event()
 
     async def run(self) -> None:
         """Shows the answer and records its end."""
@@ -166,6 +171,13 @@ class AnswerRun:
         """Whether Slack and the agent may be called: this process is still elected and the run still has its work."""
         return not self._is_lost and await self.source.is_ours(self) and await self.term.is_ours()
 
+    async def caught_up(self) -> None:
+        """Waits until Slack has what the agent has said so far. It may wait for ever, if the run ends meanwhile."""
+        await self._has_begun.wait()
+        if self._showing:
+            await self.source.passed_on()
+            await self._showing.caught_up()
+
     def _offer_stop(self, place: AnswerTarget | None) -> list[asyncio.Task[None]]:
         seconds = self._run_context.stop_button_seconds
         if place is None or place.requester is None or seconds is None:
@@ -182,6 +194,7 @@ class AnswerRun:
         """Shows the answer live to people; collects the complete answer in silence, for bots, or without a thread."""
         events, place = await self.source.events(self), opening.place
         if place is None or place.requester is None or opening.is_silent:
+            self._has_begun.set()
             shown = await self._whole(events, opening.mentionable)
             return shown if opening.is_silent else replace(shown, withheld=None)
         showing = self._run_context.stage.answer(
@@ -196,6 +209,7 @@ class AnswerRun:
             showing.stop(*self._stopped)
         if self._is_lost:
             showing.lose()
+        self._has_begun.set()
         return await showing.show(events)
 
     async def _whole(self, events: AsyncGenerator[AgentEvent, None], mentionable: frozenset[str]) -> AnswerShown:

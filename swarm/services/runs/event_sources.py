@@ -178,6 +178,9 @@ class AgentSource:
         events = self._invoked(taken) if is_for_bots else self._one.client.run(taken)
         return self._within_budget(events) if self._agent.reach is Reach.BUILTIN else events
 
+    async def passed_on(self) -> None:
+        """Does nothing, because each event is passed on before the agent goes on."""
+
     async def stored(self) -> AnswerShown | None:
         return None
 
@@ -309,6 +312,8 @@ class StreamSource:
         self._run_context = run_context
         self._people: frozenset[str] = frozenset()
         self._found: Unfinished
+        self._seq = 0  # of the last piece that was passed on
+        self._has_moved = asyncio.Event()
 
     async def ready(self, run: AnswerRun) -> bool:
         """Seals the messages that another process has created."""
@@ -344,6 +349,12 @@ class StreamSource:
     async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
         return self._tail(run)
 
+    async def passed_on(self) -> None:
+        last = await self._run_context.database.read(run_events.last, self.run_id)
+        while last and self._seq < last.seq:
+            self._has_moved.clear()
+            await self._has_moved.wait()
+
     async def stored(self) -> AnswerShown | None:
         whole = AnswerCollector(self._people)
         for event in await self._run_context.database.read(_told, self.run_id):
@@ -361,6 +372,8 @@ class StreamSource:
                 shown = event_of(event.piece)
                 if shown is not None:
                     yield shown
+                self._seq = seq
+                self._has_moved.set()
                 if isinstance(event.piece, Closed):
                     return
             if isinstance(end, RunStopped):

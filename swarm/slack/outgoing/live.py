@@ -11,7 +11,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeGuard
 
 import structlog
@@ -35,6 +35,7 @@ from swarm.domain.answers.calls import (
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, TextDelta, Warned
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
+    HurryRequested,
     Input,
     PageLocated,
     SlackAnswered,
@@ -92,6 +93,14 @@ class _NoRecord:
     async def ended(self, page: int, text: str) -> None: ...
 
 
+@dataclass(kw_only=True, slots=True)
+class _Hurry:
+    """A caller that waits until the first ``until`` characters are shown; None: not known yet."""
+
+    until: int | None = None
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class LiveAnswer:
     """One answer, shown while the agent writes it.
 
@@ -131,6 +140,7 @@ class LiveAnswer:
         self._own: set[str] = set()
         self._call_began_after = ""
         self._over: Over | None = None
+        self._hurries: list[_Hurry] = []
         self._failure: BaseException | None = None
         self._logged: tuple[str, str] | None = None  # the last logged failure, until a call succeeds
         self._showing: asyncio.Task[None] | None = None
@@ -149,6 +159,16 @@ class LiveAnswer:
         self._failure = AnswerLost()
         self._inputs.put_nowait(Tick())
 
+    async def caught_up(self) -> None:
+        """Shows the text so far without delay. Returns when Slack has accepted it, or accepts no more of this answer.
+
+        Only while `show` runs, which ends the wait when it ends.
+        """
+        hurry = _Hurry()
+        self._hurries.append(hurry)
+        self._inputs.put_nowait(HurryRequested())
+        await hurry.is_over.wait()
+
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
         """Shows a run until its end. The generator is always closed.
 
@@ -160,6 +180,7 @@ class LiveAnswer:
             while self._over is None:
                 await self._step(await self._next())
         finally:
+            self._end_hurries(are_all=True)
             await self._close(events)
         outcome = self._live.outcome
         assert outcome is not None  # an answer ends together with its run
@@ -198,8 +219,17 @@ class LiveAnswer:
                     action="stream_given_up",
                     turn=self._place.run_id,
                 )
+            if isinstance(taken, HurryRequested):
+                next(hurry for hurry in self._hurries if hurry.until is None).until = self._live.queued_characters
             await self._note_end(before, taken)
             await self._execute(commands)
+            self._end_hurries()
+
+    def _end_hurries(self, *, are_all: bool = False) -> None:
+        for hurry in list(self._hurries):
+            if are_all or (hurry.until is not None and self._live.has_shown(hurry.until)):
+                self._hurries.remove(hurry)
+                hurry.is_over.set()
 
     async def _note_end(self, before: Live, taken: Input) -> None:
         """Records the end of a message that no longer grows."""
