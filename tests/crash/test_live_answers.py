@@ -329,12 +329,16 @@ async def test_a_word_stops_it(scene: Scene, where: str) -> None:
 @pytest.mark.long
 @pytest.mark.req("STREAM-09")
 async def test_the_button_stops_it_and_goes(scene: Scene) -> None:
+    scene.stage.settings["SLACK_AGENT_SESSIONS"] = "false"  # where Slack shows its own Stop, there is no button
+    await scene.stage.restart_coordinator()
     ts, run = await runs(scene)
-    await wait_until(lambda: has_button(scene, ts))
+    await wait_until(lambda: has_button(scene, ts), what="the button")
     began = time.monotonic()
     await scene.twin.press(ts, STOP_TEXT, STOP_RUN_ACTION, user="bob")
     await is_stopped(scene, ts, run, by="U00000BOB", began=began)
     await wait_until(lambda: has_button(scene, ts), lambda seen: not seen, what="the button goes")
+    del scene.stage.settings["SLACK_AGENT_SESSIONS"]
+    await scene.stage.restart_coordinator()
 
 
 async def has_button(scene: Scene, ts: str) -> bool:

@@ -118,7 +118,7 @@ def _work_tree(folder: Path) -> Path:
 
 
 def _write_files(folder: Path, web_url: str, mark: str) -> None:
-    helper = {"kind": "assistant", "tools": ["kiro-delegate", "code-execute"]}
+    helper = {"kind": "assistant", "tools": ["kiro-delegate", "code-execute"], "approve": []}
     coding = folder / "kiro"
     coding.write_text(CODING_CLI.format(python=sys.executable))
     coding.chmod(0o755)

@@ -26,6 +26,7 @@ OF_LEADS: Final[Sequence[Call]] = (
     ("cancel-task", TASK, "not_found"),
     ("create-task", {"title": "t", "description": "d", "agent": "nobody"}, "not_found"),
     ("dismiss-message", MESSAGE | {"reason": "x"}, "not_found"),
+    ("escalate", MESSAGE | {"reason": "x"}, "not_found"),
     ("get-task", TASK, "not_found"),
     ("inbox-delegate", MESSAGE | {"agent": "wim", "task": "x"}, "not_found"),
     ("list-agents", {"limit": 0}, "invalid"),
