@@ -107,25 +107,6 @@ async def test_two_permissions_at_once(desk: Desk) -> None:
     assert (ended.outcome, ended.refused_tools) == (TurnOutcome.DONE, ("execute",))
 
 
-async def test_of_many_permissions_at_once_a_hundred_are_asked_and_the_rest_is_refused(desk: Desk) -> None:
-    session = await desk.open(desk.acp("asks without end"))
-    asked: list[PermissionAsked] = []
-    refused: list[TextAdded] = []
-
-    async def decide(event: object) -> None:
-        asked.extend([event] if isinstance(event, PermissionAsked) else [])
-        refused.extend([event] if isinstance(event, TextAdded) else [])
-        if refused or len(asked) > 100:  # the text may come before the last question
-            for one in asked:
-                await session.permit(one.id, allowed=True)
-
-    events, ended = await turn_of(session, seen=decide)
-    assert len(asked) == 100
-    assert text_in(events).split()[0] == "cancelled"
-    assert text_in(events).endswith(" 2")
-    assert ended.outcome is TurnOutcome.DONE
-
-
 async def test_an_agent_that_dies_while_it_asks_is_no_error_of_ours(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:

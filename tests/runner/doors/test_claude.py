@@ -112,24 +112,6 @@ async def test_the_arguments_and_the_file_with_the_token(desk: Desk) -> None:
     assert running_in(desk.folder) == []
 
 
-async def test_of_many_permissions_at_once_a_hundred_are_asked_and_the_rest_is_refused(desk: Desk) -> None:
-    session = await desk.open(desk.claude("asks without end"))
-    asked: list[PermissionAsked] = []
-    refused: list[TextAdded] = []
-
-    async def decide(event: object) -> None:
-        asked.extend([event] if isinstance(event, PermissionAsked) else [])
-        refused.extend([event] if isinstance(event, TextAdded) else [])
-        if refused or len(asked) > 100:  # the text may come before the last question
-            for one in asked:
-                await session.permit(one.id, allowed=True)
-
-    events, ended = await turn_of(session, seen=decide)
-    assert len(asked) == 100
-    assert "['100', '101'] ['deny', 'deny']" in text_in(events)
-    assert ended.outcome is TurnOutcome.DONE
-
-
 async def test_two_permissions_at_once(desk: Desk) -> None:
     session = await desk.open(desk.claude("asks twice"))
     asked: list[PermissionAsked] = []

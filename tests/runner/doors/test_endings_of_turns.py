@@ -1,4 +1,4 @@
-"""How the turns of CLIs that speak JSON lines end, and their junk."""
+"""What all CLIs that speak JSON lines share: how their turns end, their junk, and a flood of questions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swarm.runner.port import CliSession, LogLine, TurnOutcome
+from swarm.runner.port import CliSession, LogLine, PermissionAsked, TextAdded, TurnOutcome
 from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
 
 
@@ -45,6 +45,29 @@ async def test_junk_goes_to_the_log(desk: Desk, cli: str) -> None:
     assert "more than 10 MB" in logged
     assert len(logged) < 20_000
     assert text_in(events) == "Still here."
+    assert ended.outcome is TurnOutcome.DONE
+
+
+@pytest.mark.parametrize(
+    ("cli", "told"), [("acp", ("cancelled", " 2")), ("claude", ("['100', '101'] ['deny', 'deny']",))]
+)
+async def test_of_many_permissions_at_once_a_hundred_are_asked_and_the_rest_is_refused(
+    desk: Desk, cli: str, told: tuple[str, ...]
+) -> None:
+    session = await opened(desk, cli, "asks without end")
+    asked: list[PermissionAsked] = []
+    refused: list[TextAdded] = []
+
+    async def decide(event: object) -> None:
+        asked.extend([event] if isinstance(event, PermissionAsked) else [])
+        refused.extend([event] if isinstance(event, TextAdded) else [])
+        if refused or len(asked) > 100:  # the text may come before the last question
+            for one in asked:
+                await session.permit(one.id, allowed=True)
+
+    events, ended = await turn_of(session, seen=decide)
+    assert len(asked) == 100
+    assert [part for part in told if part not in text_in(events)] == []
     assert ended.outcome is TurnOutcome.DONE
 
 
