@@ -27,6 +27,7 @@ from swarm.domain.model.requests import (
     RequestStep,
     is_json,
 )
+from swarm.domain.tool_names import tool_name_problem
 
 _STEPS: Final = {
     HumanDecision.REJECT: RequestStep.REJECT,
@@ -113,9 +114,11 @@ def check_new(request: NewRequest) -> None:
     problems: dict[str, str] = dict(_field_problems(request.fields))
     if not request.title.strip():
         problems["title"] = "a short text that says what is asked"
-    names = (request.title, request.agent_request_id, request.key, request.tool.name if request.tool else "")
+    names = (request.title, request.agent_request_id, request.key)
     if any("\0" in name for name in names):
         problems["request"] = "names and ids without NUL characters"
+    if request.tool and (problem := tool_name_problem(request.tool.name)):
+        problems["tool.name"] = problem
     if not set(request.decisions) & APPROVALS:
         problems["decisions"] = "at least one that is not 'reject'"
     if HumanDecision.EDIT in request.decisions and request.tool is None:

@@ -9,6 +9,7 @@ from sqlalchemy import Text, bindparam, insert, or_, select, update
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.grants import AuditKind, AuditLine, Grant, GrantScope
 from swarm.domain.model.requests import HumanRequest
+from swarm.domain.tool_names import tool_key
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
@@ -23,7 +24,9 @@ _ADD = Statement(insert(grants).values(every_column(grants, revoked_at=None, use
 _FOR = Statement(
     _all.where(
         _g.agent_id == bindparam("agent_id"),
-        _g.tool == bindparam("tool"),
+        _g.tool.in_(
+            [bindparam("tool", type_=Text), bindparam("spelt", type_=Text)]
+        ),  # before 0031: as the asker spelt it
         or_(_g.thread_id.is_(None), _g.thread_id == bindparam("thread_id", type_=Text)),
         _is_valid,
     )
@@ -57,7 +60,7 @@ def give(tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: flo
         tx,
         id=grant_id,
         agent_id=request.agent_id,
-        tool=request.tool.name,
+        tool=tool_key(request.tool.name),
         scope=scope.value,
         thread_id=request.thread_id if scope is GrantScope.THREAD else None,
         request_id=request.id,
@@ -79,7 +82,8 @@ def use(
     tx: Transaction, agent_id: str, tool: str, thread_id: str | None, fits: Callable[[Grant], bool]
 ) -> Grant | None:
     """Returns a valid grant for a tool in a thread that fits, and counts its use; None if there is none."""
-    for row in _FOR.all(tx, agent_id=agent_id, tool=tool, thread_id=thread_id, now=tx.now, n=10):
+    names = {"tool": tool_key(tool), "spelt": tool}
+    for row in _FOR.all(tx, agent_id=agent_id, **names, thread_id=thread_id, now=tx.now, n=10):
         if fits(_grant(row)) and _USE.run(tx, grant_id=row["id"], now=tx.now):
             return _grant(row)
     return None

@@ -17,6 +17,7 @@ import orjson
 
 from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
+from swarm.domain.tool_names import tool_key
 
 EXPIRES_SECONDS: Final = 24 * 3600
 MAX_EXPIRES_SECONDS: Final = 90 * 24 * 3600
@@ -221,7 +222,7 @@ BY_REQUESTER: Final = DecisionPolicy(requester=True)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionRule:
     """The operator's policy for the requests of an agent, in a channel, for a tool; None: any. Patterns as in file
-    names.
+    names; tools are compared by `tool_key`.
     """
 
     policy: DecisionPolicy
@@ -234,7 +235,7 @@ class DecisionRule:
         return (
             (self.agent is None or fnmatchcase(agent, self.agent))
             and (self.channel is None or channel == self.channel)
-            and (self.tool is None or (tool is not None and fnmatchcase(tool, self.tool)))
+            and (self.tool is None or (tool is not None and fnmatchcase(tool_key(tool), tool_key(self.tool))))
         )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from swarm.cli import request_commands
-from swarm.domain.model.requests import Decide, EntryPoint, HumanDecision
+from swarm.domain.model.requests import Decide, DecisionPolicy, DecisionRule, EntryPoint, HumanDecision
 from tests.support.doors import Doors, Visitor, error_of
 from tests.support.world import BOT
 
@@ -123,6 +124,10 @@ async def test_who_comes_second_is_told_who_was_first(doors: Doors, lea: Visitor
         {"decisions": ["edit"]},
         {"expires_seconds": 0},
         {"task_id": "both"},
+        {"tool": {"name": "dep\u200bloy"}},
+        {"tool": {"name": "dеploy"}},
+        {"tool": {"name": "x" * 101}},
+        {"tool": {"name": ""}},
     ],
 )
 async def test_a_question_that_cannot_be_answered_is_invalid(said: dict[str, Any], doors: Doors, lea: Visitor) -> None:
@@ -131,6 +136,17 @@ async def test_a_question_that_cannot_be_answered_is_invalid(said: dict[str, Any
     about = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "title": "May I?"} | said
     result = await lea.tool("request-human-input", lease=trigger["lease"]["token"], **about)
     assert error_of(result)["code"] == "invalid"
+
+
+@pytest.mark.req("HITL-11")
+@pytest.mark.parametrize("name", ["Deploy", "deploy ", "DEPLOY"])
+async def test_a_rule_binds_a_tool_however_the_asker_spells_it(name: str, doors: Doors, lea: Visitor) -> None:
+    rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), tool="deploy")
+    book = doors.world.operating_policy.book
+    book.current = replace(book.current, decisions=(rule,))
+    _, asked = await asks(doors, lea, tool={"name": name})
+    shown = await doors.operator.get(f"/requests/{asked['id']}")
+    assert (shown["policy"]["users"], shown["tool"]["name"]) == (["U9"], name)
 
 
 @pytest.mark.req("HITL-07")
