@@ -157,10 +157,10 @@ def _sentence(line: dict[str, Any]) -> str:
 
 
 def _policy(request: dict[str, Any]) -> str:
-    policy, requester = request["policy"], request["requester"]
+    policy, requesters = request["policy"], [one["id"] for one in request["requesters"]]
     people = [*policy["users"], *(f"group {group}" for group in policy["groups"])]
-    if policy["requester"] and requester:
-        people.append(f"the requester {requester['id']}")
+    if policy["requester"]:
+        people += [f"the requester {one}" for one in requesters]
     if policy["not_requester"]:
         people.append("anybody but the requester" if not people else "but not the requester")
     need = f"; {policy['need']} people are needed" if policy["need"] > 1 else ""

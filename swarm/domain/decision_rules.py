@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import orjson
@@ -60,7 +60,9 @@ GroupMembers = Mapping[str, frozenset[str] | None]
 """The members of user groups; None for a group that Slack does not show."""
 
 
-def eligible_people(policy: DecisionPolicy, requester: str | None, members: GroupMembers) -> frozenset[str] | None:
+def eligible_people(
+    policy: DecisionPolicy, requesters: Collection[str], members: GroupMembers
+) -> frozenset[str] | None:
     """Returns everybody who may decide; None if that is not a known set of people."""
     if policy.not_requester and not policy.names_people:
         return None
@@ -70,21 +72,21 @@ def eligible_people(policy: DecisionPolicy, requester: str | None, members: Grou
         if people is None:
             return None
         found |= people
-    if policy.requester and requester:
-        found.add(requester)
-    if policy.not_requester and requester:
-        found.discard(requester)
+    if policy.requester:
+        found.update(requesters)
+    if policy.not_requester:
+        found.difference_update(requesters)
     return frozenset(found)
 
 
-def why_not(policy: DecisionPolicy, requester: str | None, person: str, members: GroupMembers) -> str | None:
+def why_not(policy: DecisionPolicy, requesters: Collection[str], person: str, members: GroupMembers) -> str | None:
     """Returns the reason why a person may not decide, as a sentence; None if they may.
 
     A group that Slack does not show permits nobody.
     """
-    if policy.not_requester and person == requester:
+    if policy.not_requester and person in requesters:
         return "You asked for this, so somebody else has to decide."
-    if person in policy.users or (policy.requester and person == requester):
+    if person in policy.users or (policy.requester and person in requesters):
         return None
     if any(person in (members.get(group) or ()) for group in policy.groups):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlalchemy import Text, bindparam, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.grants import AuditKind, AuditLine, Grant, GrantScope
+from swarm.domain.model.grants import AuditKind, AuditLine, Grant, GrantCovers, GrantScope
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.tool_names import tool_key
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, row_mapper
@@ -52,7 +52,10 @@ _grant = row_mapper(Grant)
 _line = row_mapper(AuditLine)
 
 
-def give(tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: float | None, given_by: str) -> Grant:
+def give(
+    tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: float | None, given_by: str, *,
+    covers: GrantCovers,
+) -> Grant:  # fmt: skip
     """Stores a permission for the tool of an approved request."""
     assert request.tool is not None  # checked when the request was asked
     grant_id = new_id()
@@ -62,6 +65,7 @@ def give(tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: flo
         agent_id=request.agent_id,
         tool=tool_key(request.tool.name),
         scope=scope.value,
+        covers=covers.value,
         thread_id=request.thread_id if scope is GrantScope.THREAD else None,
         request_id=request.id,
         given_by=given_by,

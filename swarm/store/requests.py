@@ -90,6 +90,16 @@ _OF_RUN = Statement(_all.where(_r.run_id == bindparam("run_id")).order_by(_r.id)
 _given_works = given(work_id=Text)
 _OF_WORKS = Statement(_all.join(_given_works, _given_works.c.work_id == _r.work_id).order_by(_r.id))
 _OPEN_IN_THREAD = Statement(_all.where(_r.thread_id == bindparam("thread_id"), _is_open).order_by(_r.id))
+_UNAPPROVED = Statement(
+    _all.where(
+        _r.agent_id == bindparam("agent_id"),
+        _r.thread_id == bindparam("thread_id", type_=Text),
+        _r.ended_at >= bindparam("since"),
+        _r.status.in_(
+            [literally(status) for status in (RequestStatus.REJECTED, RequestStatus.EXPIRED, RequestStatus.CANCELLED)]
+        ),
+    ).order_by(_r.id)
+)
 _given_threads = given(thread_id=Text)
 _THREADS_WITH_OPEN = Statement(
     select(_r.thread_id).distinct().join(_given_threads, _given_threads.c.thread_id == _r.thread_id).where(_is_open)
@@ -181,7 +191,7 @@ class Waiting:
     inbox_message_ids: tuple[str, ...] = ()
     task_id: str | None = None
     run_id: str | None = None
-    requester: str | None = None
+    requesters: tuple[str, ...] = ()  # Slack user ids
     asker: Asker = Asker.DURABLE
 
 
@@ -199,7 +209,7 @@ def add(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[HumanReques
         inbox_message_ids=orjson.dumps(waiting.inbox_message_ids).decode(),
         lease_token=waiting.lease_token,
         asker=waiting.asker.value,
-        requester=waiting.requester,
+        requesters=orjson.dumps(waiting.requesters).decode(),
         tool=new.tool.name if new.tool else None,
         digest=new.tool.digest if new.tool else None,
         agent_request_id=new.agent_request_id,
@@ -262,6 +272,12 @@ def _is_undelivered(request: HumanRequest) -> bool:
 def is_any_sent(tx: Transaction, work_id: str) -> bool:
     """Returns whether a decision was handed out with a piece of work and not accepted yet."""
     return any(one.resume is ResumeStatus.SENT for one in of_works(tx, [work_id]).get(work_id, ()))
+
+
+def unapproved(tx: Transaction, waiting: Waiting, since: int) -> list[HumanRequest]:
+    """Returns the agent's requests in the thread of a piece of work that ended since a time without an approval."""
+    rows = _UNAPPROVED.all(tx, agent_id=waiting.agent_id, thread_id=waiting.thread_id, since=since)
+    return _with_answers(tx, rows)
 
 
 def open_in_thread(tx: Transaction, thread_id: str) -> list[HumanRequest]:
@@ -413,5 +429,5 @@ _mapped = row_mapper(HumanRequest)
 
 def _request(row: Row) -> HumanRequest:
     question = _QUESTION.validate_json(row["payload"])
-    ids = tuple(orjson.loads(row["inbox_message_ids"]))
-    return _mapped({**row, "inbox_message_ids": ids, **{name: getattr(question, name) for name in _IN_PAYLOAD}})
+    lists = {name: tuple(filter(None, orjson.loads(row[name]))) for name in ("inbox_message_ids", "requesters")}
+    return _mapped({**row, **lists, **{name: getattr(question, name) for name in _IN_PAYLOAD}})

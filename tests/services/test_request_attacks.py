@@ -410,7 +410,7 @@ async def test_nothing_of_a_forgotten_person_is_left_in_requests(asking: Asking,
     other = await asking.ask(await work_of(world, asking.lead), key="q2", fields=fields, policy=policy)
     await world.services.decisions.keep(other.id, ann, {"note": word})
     await asking.decide(other, by=ann, values={"note": word, "pin": word})
-    await world.change(f"UPDATE requests SET requester = '{ann}'")
+    await world.change(f'UPDATE requests SET requesters = \'["U1","{ann}"]\'')
     await world.says("hello", thread=asking.root, by=ann)
     await world.services.people.forget(ann)
     assert await places_of(world.database, word, ann) == {}

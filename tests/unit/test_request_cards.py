@@ -121,7 +121,10 @@ def test_an_open_request_says_what_is_asked_by_whom_who_may_decide_and_until_whe
 )
 @pytest.mark.req("HITL-02")
 def test_the_policy_stands_there_in_words(policy: DecisionPolicy, requester: str | None, expected: str) -> None:
-    assert expected in card(human_request(policy=policy, requester=requester))[-1]["elements"][1]["text"]
+    assert (
+        expected
+        in card(human_request(policy=policy, requesters=(requester,) if requester else ()))[-1]["elements"][1]["text"]
+    )
 
 
 @pytest.mark.req("HITL-02")

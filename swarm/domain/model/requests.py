@@ -199,7 +199,7 @@ class EntryPoint(StrEnum):
 class DecisionPolicy:
     """Who may decide, and how many people have to. The operator may always decide.
 
-    ``requester``: the person for whom the agent works; ``not_requester``: everybody else in the thread's workspace.
+    ``requester``: the people for whom the agent works; ``not_requester``: everybody else in the thread's workspace.
     """
 
     users: tuple[str, ...] = ()  # Slack user ids
@@ -335,7 +335,7 @@ class HumanRequest:
     asker: Asker
     status: RequestStatus
     resume: ResumeStatus
-    requester: str | None  # a Slack user id
+    requesters: tuple[str, ...]  # Slack user ids: everybody whose messages the run answers
     title: str
     prompt: str
     fields: tuple[FormField, ...]
@@ -352,6 +352,11 @@ class HumanRequest:
     run_total: int = 0  # the number of durable requests of the run; 0 without a run, and for a live asker
     run_ended: int = 0  # how many of them have ended
     answers: tuple[RequestAnswer, ...] = ()
+
+    @property
+    def requester(self) -> str | None:
+        """The first of the requesters."""
+        return self.requesters[0] if self.requesters else None
 
     @property
     def is_open(self) -> bool:

@@ -41,9 +41,10 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import card_text, outcome_text
 from swarm.services.rules.fencing import STOPPED_BY
+from swarm.services.rules.reply import people_of
 from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import show_answered, show_stopped
-from swarm.store import agents, deliveries, grants, requests, tasks
+from swarm.store import agents, deliveries, grants, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
 from swarm.store.requests import Waiting
@@ -55,6 +56,9 @@ MAX_TOLD: Final = 20
 """The maximum number of people who get a card as a direct message."""
 
 REMINDER_SECONDS: Final = 12 * 3600
+
+UNAPPROVED_SECONDS: Final = 24 * 3600
+"""For this long, who asked for a tool without getting approval is a requester of the next question about it."""
 
 _DECIDED: Final = "people have decided"
 _COMES_AGAIN: Final = frozenset(
@@ -80,7 +84,8 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     for request in earlier:  # the run that asks has received these decisions
         if request.lease_token != waiting.lease_token and requests.resume(tx, ResumeStep.ACCEPT, request):
             grants.note(tx, AuditKind.RESUMED, "accepted", request)
-    request, is_new = requests.add(tx, new, waiting)
+    requesters = _requesters(tx, new, waiting)
+    request, is_new = requests.add(tx, new, replace(waiting, requesters=requesters))
     if is_new:
         grants.note(tx, AuditKind.ASKED, request.title, request)
         grant = _grant_for(tx, request)
@@ -138,9 +143,27 @@ def waiting_of(run: Run, asker: Asker) -> Waiting:
         inbox_message_ids=run.inbox_message_ids,
         task_id=run.task_id,
         run_id=run.id,
-        requester=run.requester,
+        requesters=(run.requester,) if run.requester else (),
         asker=asker,
     )
+
+
+def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str, ...]:
+    """Returns everybody whose messages the work answers, or who lately asked for the same tool without approval."""
+    messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in waiting.inbox_message_ids]
+    task = tasks.get(tx, waiting.task_id) if waiting.task_id else None
+    for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
+        messages += [inbox.get(tx, above.inbox_message_id)] if above.inbox_message_id else []
+        messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
+    people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
+    earlier = requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if new.tool else []
+    people += [one for request in earlier if _is_same_tool(request, new) for one in request.requesters]
+    return tuple(dict.fromkeys(people))
+
+
+def _is_same_tool(request: HumanRequest, new: NewRequest) -> bool:
+    names = [tool.name.strip().casefold() for tool in (request.tool, new.tool) if tool]
+    return len(names) == 2 and names[0] == names[1]
 
 
 def _grant_for(tx: Transaction, request: HumanRequest) -> Grant | None:
@@ -315,7 +338,7 @@ def stop_waiting(
     """
     found = requests.open_in_thread(tx, thread.id)
     if own_only:
-        found = [request for request in found if request.requester == person]
+        found = [request for request in found if person in request.requesters]
     reason = STOPPED_BY.format(person=person)
     waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
     for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it

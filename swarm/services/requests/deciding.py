@@ -19,7 +19,7 @@ from swarm.domain.decision_rules import GroupMembers, eligible_people, step_of, 
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError, Unavailable
 from swarm.domain.forms import fill
-from swarm.domain.model.grants import GRANTS, AuditKind
+from swarm.domain.model.grants import GRANTS, AuditKind, GrantCovers
 from swarm.domain.model.requests import (
     OPERATOR,
     Decide,
@@ -161,7 +161,7 @@ class RequestDecisions:
             denied = self._operating_policy.denial(person, channel, concerned) if channel else None
             if denied:
                 return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))
-            reason = why_not(request.policy, request.requester, person.id, members)
+            reason = why_not(request.policy, request.requesters, person.id, members)
             if reason:
                 return Forbidden(reason)
         if wish.decision not in request.decisions:
@@ -256,7 +256,7 @@ def _stored(
     )  # fmt: skip
     if not requests.answer(tx, request.id, answer):
         return Conflict("You have decided already.")
-    eligible = eligible_people(request.policy, request.requester, members)
+    eligible = eligible_people(request.policy, request.requesters, members)
     step = step_of(request.policy, (*request.answers, answer), eligible)
     grants.note(tx, AuditKind.DECIDED, f"{answer.decision} by {answer.door}", request, person=answer.person)
     if step is None:
@@ -279,7 +279,8 @@ def _give_grant(tx: Transaction, request: HumanRequest, answer: RequestAnswer) -
     scope, seconds = GRANTS[answer.decision]
     if scope.value == "thread" and request.thread_id is None:
         return
-    grant = grants.give(tx, request, scope, seconds, answer.person)
+    covers = GrantCovers.EVERYBODY if answer.person == OPERATOR else GrantCovers.GIVER
+    grant = grants.give(tx, request, scope, seconds, answer.person, covers=covers)
     until = f"until {to_iso(grant.expires_at)}" if grant.expires_at else "for ever"
     grants.note(tx, AuditKind.GRANTED, f"grant {grant.id} ({scope}, {until})", request, person=answer.person)
 

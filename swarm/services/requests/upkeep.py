@@ -53,7 +53,7 @@ async def _tell(database: Database, groups: UserGroups, request: HumanRequest) -
     """Tells everybody who may decide. Members of a group that Slack does not show are left out."""
     found = await asyncio.gather(*(groups.group_members(group) for group in request.policy.groups))
     members = dict(zip(request.policy.groups, [people or frozenset() for people in found], strict=True))
-    people = eligible_people(request.policy, request.requester, members) or frozenset()
+    people = eligible_people(request.policy, request.requesters, members) or frozenset()
     await database.write(tell_people, request.id, people)
 
 

@@ -67,7 +67,7 @@ def _takes(
     """Stores a message as an answer. Returns False if it is none."""
     members = {group: known(group) for group in request.policy.groups}
     person = message.author.id
-    if request.is_late(tx.now) or why_not(request.policy, request.requester, person, members):
+    if request.is_late(tx.now) or why_not(request.policy, request.requesters, person, members):
         return False
     filled = fill(request.fields, {field.name: without_leading_mention(message.own_text)})
     if filled.problems:
@@ -78,7 +78,7 @@ def _takes(
     if not requests.answer(tx, request.id, answer):
         return False
     grants.note(tx, AuditKind.DECIDED, "answer in words", request, person=person)
-    eligible = eligible_people(request.policy, request.requester, members)
+    eligible = eligible_people(request.policy, request.requesters, members)
     step = step_of(request.policy, (*request.answers, answer), eligible)
     if step and requests.move(tx, step, request, f"answered in words by <@{person}>"):
         ended(tx, request.id)

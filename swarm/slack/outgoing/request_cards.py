@@ -159,13 +159,17 @@ def _confirm(request: HumanRequest, decision: HumanDecision) -> Block:
 
 def _who_asks(request: HumanRequest) -> str:
     asker = f"asked by *{word(request.agent) or 'an agent'}*"
-    return f"{asker} for {person(request.requester)}" if request.requester else asker
+    return f"{asker} for {_people(request.requesters)}" if request.requesters else asker
+
+
+def _people(people: Sequence[str]) -> str:
+    return listed([person(one) for one in people])
 
 
 def _who_decides(request: HumanRequest) -> list[str]:
     policy = request.policy
     parts = [f"{request.run_ended} of {request.run_total} answered"] if request.run_total > 1 else []
-    parts.append(f"{_deciders(policy, request.requester)} may decide")
+    parts.append(f"{_deciders(policy, request.requesters)} may decide")
     if policy.need > 1:
         given = _approvers(request.answers)
         parts.append(f"{policy.need} people have to approve")
@@ -183,13 +187,13 @@ def _approvers(answers: Sequence[RequestAnswer]) -> list[str]:
     return list(dict.fromkeys(person(answer.person) for answer in answers if answer.decision is not _D.REJECT))
 
 
-def _deciders(policy: DecisionPolicy, requester: str | None) -> str:
+def _deciders(policy: DecisionPolicy, requesters: Sequence[str]) -> str:
     """Returns who may decide, in words."""
-    named = [person(user) for user in policy.users if not (policy.not_requester and user == requester)]
+    named = [person(user) for user in policy.users if not (policy.not_requester and user in requesters)]
     named += [group(one) for one in policy.groups]
-    if policy.requester and requester:
-        named = [person(requester), *named]
+    if policy.requester:
+        named = [*map(person, requesters), *named]
     if not policy.not_requester:
         return listed(list(dict.fromkeys(named))) if named else "the operator"
-    asker = person(requester) if requester else "the requester"
+    asker = _people(requesters) if requesters else "the requester"
     return f"{listed(named)}, but not {asker}," if policy.names_people and named else f"everybody but {asker}"

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 
 from swarm.domain.escalations import EscalationDoor, OnCall
-from swarm.domain.model.grants import AuditKind, GrantScope
+from swarm.domain.model.grants import AuditKind, GrantCovers, GrantScope
 from swarm.domain.model.requests import Asker, EntryPoint, HumanDecision, RequestStatus, ResumeStatus
 from swarm.store.tables.schema import Serial, metadata, one_of
 
@@ -35,7 +35,7 @@ requests = Table(
     Column("asker", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("resume", Text, nullable=False),
-    Column("requester", Text),  # a Slack user id
+    Column("requesters", Text, nullable=False, server_default="[]"),  # JSON list of Slack user ids
     Column("tool", Text),  # the name of the tool that waits for approval
     Column("digest", Text),  # of its name and arguments
     Column("agent_request_id", Text, nullable=False),  # the asker's own id, used to resume
@@ -95,6 +95,7 @@ grants = Table(
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
     Column("tool", Text, nullable=False),
     Column("scope", Text, nullable=False),
+    Column("covers", Text, one_of("covers", GrantCovers), nullable=False, server_default=GrantCovers.GIVER.value),
     Column("thread_id", Text, ForeignKey("threads.id")),
     Column("request_id", Text, nullable=False),  # the request whose decision gave it
     Column("given_by", Text, nullable=False),

@@ -1,0 +1,27 @@
+"""Requests know everybody who asked, and grants whose work they cover."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0031"
+down_revision = "0030"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("requests", sa.Column("requesters", sa.Text, nullable=False, server_default="[]"))
+    op.execute("""UPDATE requests SET requesters = '["' || requester || '"]' WHERE requester <> ''""")
+    op.drop_column("requests", "requester")
+    # Written as text, since Alembic omits the CHECK of a column that it adds.
+    op.execute(
+        "ALTER TABLE grants ADD COLUMN covers TEXT DEFAULT 'giver' NOT NULL "
+        "CONSTRAINT ck_grants_covers CHECK (covers IN ('giver', 'everybody'))"
+    )
+    op.execute("UPDATE grants SET covers = 'everybody' WHERE given_by = 'operator'")
+
+
+def downgrade() -> None:
+    raise NotImplementedError("Older versions know one requester; restore a backup.")
