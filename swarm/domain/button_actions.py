@@ -41,6 +41,9 @@ DECIDE_ACTION: Final = "request_decide:"
 request's id.
 """
 
+FOR_EVERYBODY: Final = ":everybody"
+"""The end of the ``action_id`` of the button that decides "always" for everybody's work."""
+
 FORM_ACTION: Final = "request_form"
 """``action_id`` of the button that opens a request's form as a modal, and ``callback_id`` of the modal."""
 

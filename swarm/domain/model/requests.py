@@ -199,7 +199,8 @@ class EntryPoint(StrEnum):
 class DecisionPolicy:
     """Who may decide, and how many people have to. The operator may always decide.
 
-    ``requester``: the people for whom the agent works; ``not_requester``: everybody else in the thread's workspace.
+    ``requester``: the people for whom the agent works; ``not_requester``: all other members of the workspace. Guests
+    and people of other workspaces decide only if ``users`` or ``groups`` name them.
     """
 
     users: tuple[str, ...] = ()  # Slack user ids
@@ -295,6 +296,7 @@ class Decide:
     values: Mapping[str, Any] | None = None
     arguments: Mapping[str, Any] | None = None
     team: str | None = None  # the person's workspace, if Slack reports it
+    for_everybody: bool = False  # a grant that this decision gives covers everybody's work
 
     @property
     def by_operator(self) -> bool:
@@ -401,3 +403,8 @@ class HumanRequest:
     def is_late(self, now: int) -> bool:
         """Whether a decision at ``now`` comes too late."""
         return self.expires_at is not None and now >= self.expires_at
+
+
+def can_approve_on_card(request: HumanRequest) -> bool:
+    """Whether *Approve* stands on the card itself, because people see there what they decide."""
+    return True

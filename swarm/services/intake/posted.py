@@ -333,7 +333,8 @@ class PostedMessages:
         for routing in (found for found in by_people if found.opened.id in asked):
             thread = threads.locked(tx, routing.opened.id)
             agent_ids = {target.agent_id for target in routing.decision.targets if target.agent_id}
-            request = answer_in_words(tx, thread, routing.message, agent_ids, self._groups.known_members)
+            known = self._groups.known_members
+            request = answer_in_words(tx, thread, routing.message, agent_ids, known, self._operating_policy)
             if request:
                 reason = "it answers an open request"
                 history.record(

@@ -15,16 +15,14 @@ from typing import Final
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
-from swarm.domain.decision_rules import check_new
+from swarm.domain.decision_rules import asked_policy, check_new, grant_counts
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.grants import AuditKind, Grant, GrantScope
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.requests import (
-    BY_REQUESTER,
     MAX_OPEN_PER_WORK,
-    OPERATOR,
     Asker,
     EntryPoint,
     HumanDecision,
@@ -37,9 +35,9 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.runs import RunStatus, RunStep
 from swarm.domain.model.tasks import TaskStatus, TaskStep
-from swarm.domain.model.threads import Thread
+from swarm.domain.model.threads import Standing, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.request_texts import card_text, outcome_text
+from swarm.domain.request_texts import card_text, granted_text, outcome_text
 from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.reply import people_of
 from swarm.services.rules.silence import check_may_show
@@ -50,6 +48,7 @@ from swarm.store.inbox import inbox, leases, notices
 from swarm.store.requests import Waiting
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
+from swarm.store.threads import people as known_people
 from swarm.store.threads import threads
 
 MAX_TOLD: Final = 20
@@ -85,6 +84,9 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
         if request.lease_token != waiting.lease_token and requests.resume(tx, ResumeStep.ACCEPT, request):
             grants.note(tx, AuditKind.RESUMED, "accepted", request)
     requesters = _requesters(tx, new, waiting)
+    thread = threads.get(tx, waiting.thread_id) if waiting.thread_id else None
+    by_strangers = bool(requesters) and _strangers(tx, thread, requesters) == set(requesters)
+    new = replace(new, policy=asked_policy(new.policy, by_strangers=by_strangers))
     request, is_new = requests.add(tx, new, replace(waiting, requesters=requesters))
     if is_new:
         grants.note(tx, AuditKind.ASKED, request.title, request)
@@ -166,31 +168,47 @@ def _is_same_tool(request: HumanRequest, new: NewRequest) -> bool:
     return len(names) == 2 and names[0] == names[1]
 
 
+def strangers_among(tx: Transaction, request: HumanRequest) -> frozenset[str]:
+    """Returns the requesters who are not known to be members of the workspace."""
+    thread = threads.get(tx, request.thread_id) if request.thread_id else None
+    return _strangers(tx, thread, request.requesters)
+
+
+def _strangers(tx: Transaction, thread: Thread | None, requesters: Collection[str]) -> frozenset[str]:
+    found = {one: known_people.find(tx, thread.team, one) if thread else None for one in requesters}
+    return frozenset(one for one, known in found.items() if known is None or known.standing is not Standing.MEMBER)
+
+
 def _grant_for(tx: Transaction, request: HumanRequest) -> Grant | None:
-    """Returns a grant that decides on a request, and counts its use.
-
-    A grant enters no values, and counts under another policy only if the operator gave it or the requester may decide:
-    people cannot allow in one place what only others may allow in another.
-    """
-
-    def fits(grant: Grant) -> bool:
-        if grant.given_by == OPERATOR or request.policy == BY_REQUESTER:
-            return True
-        given = requests.get(tx, grant.request_id)
-        return given is not None and given.policy == request.policy
-
+    """Returns a grant that decides on a request, and counts its use. A grant enters no values."""
     if request.tool is None or any(field.required for field in request.fields):
         return None
+    by_members = not strangers_among(tx, request)
+
+    def fits(grant: Grant) -> bool:
+        given = requests.get(tx, grant.request_id)
+        return grant_counts(grant, request, given.policy if given else None, by_members=by_members)
+
     return grants.use(tx, request.agent_id, request.tool.name, request.thread_id, fits)
 
 
 def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
-    """Approves a request by a permission given in advance."""
+    """Approves a request by a permission given in advance. People read whose it is, once per run and tool."""
     answer = RequestAnswer(person=grant.given_by, decision=HumanDecision.APPROVE, at=tx.now, door=EntryPoint.SLACK)
     requests.answer(tx, request.id, answer)
     requests.move(tx, RequestStep.APPROVE, request, f"by a grant of {grant.given_by}")
     where = "in this thread" if grant.scope is GrantScope.THREAD else "always"
     grants.note(tx, AuditKind.USED, f"grant {grant.id} ({where})", request, person=grant.given_by)
+    thread = threads.get(tx, request.thread_id) if request.thread_id else None
+    if thread:
+        deliveries.add(
+            tx,
+            DeliveryKind.POST,
+            thread,
+            text=granted_text(request, grant),
+            idempotency_key=f"granted:{request.run_id or request.lease_token}:{grant.tool}",
+            agent_id=request.agent_id,
+        )
 
 
 def _post_card(tx: Transaction, request: HumanRequest) -> None:

@@ -204,19 +204,11 @@ class Buttons:
         concerned = _concerned(tx, press) if self._operating_policy.agent_access else ()
         denied = self._operating_policy.denial(person, press.channel, concerned)
         if denied:
-            return self._refusal(tx, press, person, denied)
-        since = limited_since(tx, self._team, person.id, self._operating_policy)
-        if since is not None:
-            return LIMITED_TEXT if is_first_refusal(tx, self._team, person.id, "limit", since) else None
+            history.record(tx, "press.refused", f"{press.channel}:{press.message_ts}", reason=denied.reason)
+            return UNVERIFIED_TEXT if denied.missing else why_press_refused(denied, person)
+        if limited_since(tx, self._team, person.id, self._operating_policy) is not None:
+            return LIMITED_TEXT
         return act(tx, press, self._operating_policy)
-
-    def _refusal(self, tx: Transaction, press: ButtonPressed, person: Author, denied: Denial) -> str | None:
-        """Returns the text for the person, once a day. The message with the button explains every refusal."""
-        history.record(tx, "press.refused", f"{press.channel}:{press.message_ts}", reason=denied.reason)
-        if denied.missing:
-            return UNVERIFIED_TEXT
-        is_first = is_first_refusal(tx, self._team, person.id, denied.scope(press.channel))
-        return why_press_refused(denied, person) if is_first else None
 
 
 def _concerned(tx: Transaction, press: ButtonPressed) -> list[str]:
