@@ -38,7 +38,7 @@ class Task(TaskFacts):
     claims: int
     order_key: int
     lease_token: str | None
-    by_strangers: bool  # requested by strangers only
+    by_strangers: bool  # requested by strangers, alone or with members
     instruction: str | None  # the text before the task for its agent, after a person's Retry
 
 

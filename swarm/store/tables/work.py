@@ -54,7 +54,9 @@ tasks = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
     Column("ended_at", BigInteger),
-    Column("by_strangers", Boolean, nullable=False, server_default=false()),  # requested by strangers only
+    Column(
+        "by_strangers", Boolean, nullable=False, server_default=false()
+    ),  # requested by strangers, alone or with members
     Column("instruction", Text),  # the text before the task for its agent, after a person's Retry
     one_of("status", TaskStatus),
     one_of("delay_reason", TaskDelay),
