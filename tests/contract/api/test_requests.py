@@ -154,12 +154,8 @@ async def test_grants_are_listed_and_revoked(doors: Doors, lea: Visitor) -> None
     _, asked = await asks(doors, lea, tool=PUSH, decisions=["approve", "approve_always"])
     await doors.operator.post(f"/requests/{asked['id']}/decide", {"decision": "approve_always"})
     (grant,) = (await doors.operator.get("/grants"))["grants"]
-    assert (grant["agent"], grant["tool"], grant["scope"], grant["given_by"]) == (
-        "lea",
-        "git_push",
-        "always",
-        "operator",
-    )
+    shown = {name: grant[name] for name in ("agent", "tool", "scope", "covers", "given_by")}
+    assert list(shown.values()) == ["lea", "git_push", "always", "everybody", "operator"]
     assert (await doors.operator.ask("DELETE", f"/grants/{grant['id']}")).status_code == 204
     assert (await doors.operator.get("/grants"))["grants"] == []
 
@@ -196,6 +192,7 @@ async def test_the_commands_show_and_decide(
     await run(request_commands.requests, "decide", other["id"], "approve_thread")
     listed = await run(request_commands.grants, "list")
     assert "git_push" in listed
+    assert "everybody" in listed
     (grant,) = (await doors.operator.get("/grants"))["grants"]
     assert "revoked" in await run(request_commands.grants, "revoke", grant["id"])
     await asyncio.to_thread(request_commands.audit, as_json=True)
