@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import BigInteger, Text, bindparam, delete, exists, func, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.inbox import UNDER_WAY
 from swarm.domain.model.requests import (
     REQUEST_TRANSITIONS,
     RESUME_TRANSITIONS,
@@ -49,7 +49,6 @@ from swarm.store.tables.work import inbox_messages, leases, tasks
 DECISIONS: Final = "decisions"
 """The topic that wakes callers who wait for a decision."""
 
-_UNDER_WAY: Final = (InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING)
 _r, _a, _dr = requests.c, request_answers.c, request_drafts.c
 _QUESTION: Final = TypeAdapter(NewRequest)
 _agent = select(agents.c.name).where(agents.c.id == _r.agent_id).scalar_subquery()
@@ -121,7 +120,7 @@ _stopped_run = exists().where(
 _task_is_over = exists().where(tasks.c.id == _r.task_id, tasks.c.ended_at.is_not(None))
 _message_is_over = exists().where(
     inbox_messages.c.id == _r.work_id,
-    inbox_messages.c.status.not_in([literally(status) for status in sorted(_UNDER_WAY)]),
+    inbox_messages.c.status.not_in([literally(status) for status in sorted(UNDER_WAY)]),
 )
 _lease_is_over = (_r.asker == literally(Asker.LIVE)) & ~exists().where(
     leases.c.token == _r.lease_token, leases.c.ended_at.is_(None)
@@ -173,7 +172,7 @@ _KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_draft
 _is_needed = or_(
     exists().where(
         inbox_messages.c.id == _r.work_id,
-        inbox_messages.c.status.in_([literally(status) for status in sorted(_UNDER_WAY)]),
+        inbox_messages.c.status.in_([literally(status) for status in sorted(UNDER_WAY)]),
     ),
     exists().where(tasks.c.id == _r.task_id, tasks.c.ended_at.is_(None)),
 )

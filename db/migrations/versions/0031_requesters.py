@@ -15,6 +15,8 @@ def upgrade() -> None:
     op.add_column("requests", sa.Column("requesters", sa.Text, nullable=False, server_default="[]"))
     op.execute("""UPDATE requests SET requesters = '["' || requester || '"]' WHERE requester <> ''""")
     op.drop_column("requests", "requester")
+    holding = sa.text("asker = 'durable' AND run_id IS NOT NULL AND resume IN ('none', 'sent')")
+    op.create_index("ix_requests_holding", "requests", ["thread_id"], sqlite_where=holding, postgresql_where=holding)
     # Written as text, since Alembic omits the CHECK of a column that it adds.
     op.execute(
         "ALTER TABLE grants ADD COLUMN covers TEXT DEFAULT 'giver' NOT NULL "

@@ -46,7 +46,7 @@ from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import show_answered, show_stopped
 from swarm.store import agents, deliveries, grants, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, leases, notices
+from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.requests import Waiting
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
@@ -293,6 +293,7 @@ def release(tx: Transaction, request: HumanRequest, reason: str) -> None:
             inbox.move(tx, InboxStep.ANSWER, inbox_message, reason=reason)
     if request.run_id:
         runs.end(tx, request.run_id, RunStep.RESUME)
+    refresh_lane(tx, request)
 
 
 def release_run(tx: Transaction, run: Run) -> None:
@@ -368,6 +369,22 @@ def supersede(tx: Transaction, thread_id: str, agent_id: str, operating_policy: 
             if inbox_message and inbox_message.status is InboxStatus.WAITING:
                 inbox.move(tx, InboxStep.DISMISS, inbox_message, reason="a newer message is answered instead")
                 show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
+
+
+def note_all_accepted(tx: Transaction, run: Run) -> None:
+    """Records at the end of a run whether it has received the decisions on its work, and which work is due then."""
+    work_id = run.task_id or run.trigger_id
+    found = requests.of_works(tx, [work_id]).get(work_id, [])
+    for request in found:
+        note_accepted(tx, request)
+    if found:
+        refresh_lane(tx, found[-1])
+
+
+def refresh_lane(tx: Transaction, request: HumanRequest) -> None:
+    """Makes due what the question of a run has held, or holds it."""
+    if request.thread_id and request.run_id:
+        queues.refresh(tx, request.agent_id, request.thread_id)
 
 
 def note_accepted(tx: Transaction, request: HumanRequest) -> None:

@@ -38,7 +38,7 @@ from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.feedback import Reason
-from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.inbox import UNDER_WAY, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
@@ -69,7 +69,6 @@ from swarm.services.rules.system_messages import (
     tell_person,
 )
 from swarm.services.runs.feedback import (
-    UNDER_WAY,
     give_comment,
     give_opinion,
     give_reason,
