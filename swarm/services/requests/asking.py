@@ -31,6 +31,7 @@ from swarm.domain.model.requests import (
     HumanRequest,
     NewRequest,
     RequestAnswer,
+    RequestStatus,
     RequestStep,
     ResumeStatus,
     ResumeStep,
@@ -43,7 +44,7 @@ from swarm.domain.request_texts import card_text, outcome_text
 from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.reply import people_of
 from swarm.services.rules.silence import check_may_show
-from swarm.services.rules.system_messages import show_answered, show_stopped
+from swarm.services.rules.system_messages import show_anew, show_stopped
 from swarm.store import agents, deliveries, grants, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
@@ -59,6 +60,9 @@ REMINDER_SECONDS: Final = 12 * 3600
 
 UNAPPROVED_SECONDS: Final = 24 * 3600
 """For this long, who asked for a tool without getting approval is a requester of the next question about it."""
+
+EDITED: Final = "the message that asked was edited"
+"""Why a question is withdrawn after whose end its messages run again, with their new text."""
 
 _DECIDED: Final = "people have decided"
 _COMES_AGAIN: Final = frozenset(
@@ -351,34 +355,29 @@ def stop_waiting(
         if inbox_message and inbox_message.status is InboxStatus.WAITING:
             inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
             show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
+    for request in found:
+        refresh_lane(tx, request)
     return len(found)
 
 
-def supersede(tx: Transaction, thread_id: str, agent_id: str, operating_policy: OperatingPolicy) -> None:
-    """Withdraws what an agent asks in a thread, because its next run there answers a newer message instead.
-
-    Built-in agents cannot go on with a question after that: a model's conversation has one end.
-    """
-    thread = threads.locked(tx, thread_id)
-    for request in requests.open_in_thread(tx, thread_id):
-        if request.agent_id != agent_id or request.task_id:
-            continue
-        cancel(tx, request, "people wrote something else")
-        for inbox_message_id in sorted(request.inbox_message_ids):
-            inbox_message = inbox.locked(tx, inbox_message_id)
-            if inbox_message and inbox_message.status is InboxStatus.WAITING:
-                inbox.move(tx, InboxStep.DISMISS, inbox_message, reason="a newer message is answered instead")
-                show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
-
-
-def note_all_accepted(tx: Transaction, run: Run) -> None:
+def note_all_accepted(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> None:
     """Records at the end of a run whether it has received the decisions on its work, and which work is due then."""
     work_id = run.task_id or run.trigger_id
     found = requests.of_works(tx, [work_id]).get(work_id, [])
     for request in found:
-        note_accepted(tx, request)
+        if note_accepted(tx, request) and request.status is RequestStatus.CANCELLED and request.reason == EDITED:
+            _run_edited(tx, request, operating_policy)
     if found:
         refresh_lane(tx, found[-1])
+
+
+def _run_edited(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
+    """Runs the messages of a withdrawn question again, with their new text."""
+    for inbox_message_id in sorted(request.inbox_message_ids):
+        inbox_message = inbox.locked(tx, inbox_message_id)
+        step = InboxStep.RERUN if inbox_message and inbox_message.status is InboxStatus.RESPONDED else InboxStep.RETRY
+        if inbox_message and request.thread_id and inbox.move(tx, step, inbox_message, reason=EDITED):
+            show_anew(tx, threads.locked(tx, request.thread_id), inbox_message, operating_policy.reactions)
 
 
 def refresh_lane(tx: Transaction, request: HumanRequest) -> None:
@@ -387,18 +386,22 @@ def refresh_lane(tx: Transaction, request: HumanRequest) -> None:
         queues.refresh(tx, request.agent_id, request.thread_id)
 
 
-def note_accepted(tx: Transaction, request: HumanRequest) -> None:
-    """Records whether the asker has received a decision, by what became of its work."""
+def note_accepted(tx: Transaction, request: HumanRequest) -> bool:
+    """Records whether the asker has received a decision, by what became of its work. Returns whether that is known now
+    for the first time.
+    """
     task = tasks.get(tx, request.task_id) if request.task_id else None
     inbox_message = None if request.task_id else inbox.get(tx, request.work_id)
     status = task.status if task else inbox_message.status if inbox_message else None
     if status in _COMES_AGAIN:
-        return
+        return False
     has_failed = status in (InboxStatus.DEAD, TaskStatus.DEAD, TaskStatus.FAILED)
     step = ResumeStep.FAIL if has_failed else ResumeStep.ACCEPT
-    if request.resume is ResumeStatus.SENT and requests.resume(tx, step, request):
+    is_new = request.resume is ResumeStatus.SENT and requests.resume(tx, step, request)
+    if is_new:
         grants.note(tx, AuditKind.RESUMED, "failed" if has_failed else "accepted", request)
         if has_failed:
             now = requests.get(tx, request.id)
             assert now is not None  # just changed
             refresh_cards(tx, now)
+    return is_new

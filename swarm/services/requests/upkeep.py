@@ -68,5 +68,5 @@ def _withdraw(tx: Transaction, request_id: str) -> None:
 def _note_accepted(tx: Transaction, request_id: str) -> None:
     request = lock_work(tx, request_id)
     if request:
-        note_accepted(tx, request)
-        refresh_lane(tx, request)
+        if note_accepted(tx, request):
+            refresh_lane(tx, request)

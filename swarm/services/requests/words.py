@@ -45,6 +45,8 @@ def answer_in_words(
     field = _only_text(request) if request else None
     if request and field and _takes(tx, request, field, message, known):
         return request
+    if found[0].holds:  # the message waits, and its author is told so
+        return None
     key = f"request-where:{found[0].id}:{message.author.id}"
     post_ephemeral(tx, thread, message, WHERE_TEXT.format(title=safe(found[0].title)), key)
     return None
