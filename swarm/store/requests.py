@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -89,6 +89,10 @@ _OF_RUN = Statement(_all.where(_r.run_id == bindparam("run_id")).order_by(_r.id)
 _given_works = given(work_id=Text)
 _OF_WORKS = Statement(_all.join(_given_works, _given_works.c.work_id == _r.work_id).order_by(_r.id))
 _OPEN_IN_THREAD = Statement(_all.where(_r.thread_id == bindparam("thread_id"), _is_open).order_by(_r.id))
+_JOINED = Statement(_all.where(_r.joins == bindparam("id"), _r.joins.is_not(None), _is_open).order_by(_r.id))
+_joined_is_over = _r.joins.is_not(None) & ~exists().where(
+    _other.c.id == _r.joins, _other.c.status == literally(RequestStatus.OPEN)
+)
 _UNAPPROVED = Statement(
     _all.where(
         _r.agent_id == bindparam("agent_id"),
@@ -125,7 +129,9 @@ _message_is_over = exists().where(
 _lease_is_over = (_r.asker == literally(Asker.LIVE)) & ~exists().where(
     leases.c.token == _r.lease_token, leases.c.ended_at.is_(None)
 )
-_is_without_work = _is_open & or_(_stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over)
+_is_without_work = _is_open & or_(
+    _joined_is_over, _stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over
+)
 _WITHOUT_WORK = Statement(_all.where(_is_without_work).order_by(_r.id).limit(AT_MOST_N))
 _IS_ANY_DUE = Statement(
     select(
@@ -135,8 +141,10 @@ _IS_ANY_DUE = Statement(
     )
 )
 _IS_WITHOUT_WORK = Statement(select(_r.id).where(_r.id == bindparam("id"), _is_without_work))
-_BY_STATUS = Statement(_all.where(_r.status == bindparam("status")).order_by(_r.id.desc()).limit(AT_MOST_N))
-_RECENT = Statement(_all.order_by(_r.id.desc()).limit(AT_MOST_N))
+_BY_STATUS = Statement(
+    _all.where(_r.status == bindparam("status"), _r.joins.is_(None)).order_by(_r.id.desc()).limit(AT_MOST_N)
+)
+_RECENT = Statement(_all.where(_r.joins.is_(None)).order_by(_r.id.desc()).limit(AT_MOST_N))
 _MOVES = {
     step: Statement(
         update(requests)
@@ -146,6 +154,16 @@ _MOVES = {
     for step, transition in REQUEST_TRANSITIONS.items()
 }
 _FREE_KEY = Statement(update(requests).where(_r.id == bindparam("request_id")).values(key=_r.key + ":" + _r.id))
+_ADOPT = Statement(
+    update(requests)
+    .where(_r.id == bindparam("request_id"), _is_open)
+    .values(
+        {
+            name: bindparam(f"new_{name}", type_=Text)
+            for name in ("run_id", "lease_token", "agent_request_id", "payload")
+        }
+    )
+)
 _REMARK = Statement(
     update(requests).where(_r.id == bindparam("request_id"), _is_open).values(reason=bindparam("new_reason"))
 )
@@ -194,6 +212,7 @@ class Waiting:
     task_id: str | None = None
     run_id: str | None = None
     requesters: tuple[str, ...] = ()  # Slack user ids
+    joins: str | None = None  # the open request whose end it waits for
     asker: Asker = Asker.DURABLE
 
 
@@ -216,8 +235,9 @@ def add(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[HumanReques
         digest=new.tool.digest if new.tool else None,
         agent_request_id=new.agent_request_id,
         payload=_QUESTION.dump_json(new).decode(),
-        expires_at=None if new.expires_seconds is None else tx.now + int(new.expires_seconds * SECOND),
-        tell_at=tx.now if new.policy.direct_message else None,
+        expires_at=None if waiting.joins or new.expires_seconds is None else tx.now + int(new.expires_seconds * SECOND),
+        joins=waiting.joins,
+        tell_at=tx.now if new.policy.direct_message and not waiting.joins else None,
         now=tx.now,
     )
     row = _OF_KEY.first(tx, key=new.key)
@@ -282,9 +302,15 @@ def unapproved(tx: Transaction, waiting: Waiting, since: int) -> list[HumanReque
     return _with_answers(tx, rows)
 
 
-def open_in_thread(tx: Transaction, thread_id: str) -> list[HumanRequest]:
-    """Returns the open requests of a thread, in order."""
-    return _with_answers(tx, _OPEN_IN_THREAD.all(tx, thread_id=thread_id))
+def open_in_thread(tx: Transaction, thread_id: str, *, with_joined: bool = False) -> list[HumanRequest]:
+    """Returns the open requests of a thread, in order; those that have joined another one only if they are wanted."""
+    found = _with_answers(tx, _OPEN_IN_THREAD.all(tx, thread_id=thread_id))
+    return [request for request in found if with_joined or request.joins is None]
+
+
+def joined(tx: Transaction, request_id: str) -> list[HumanRequest]:
+    """Returns the open requests of other work that wait for the end of a request."""
+    return _with_answers(tx, _JOINED.all(tx, id=request_id))
 
 
 def threads_with_open(tx: Transaction, thread_ids: Collection[str]) -> set[str]:
@@ -347,6 +373,19 @@ def move(tx: Transaction, step: RequestStep, request: HumanRequest, reason: str 
 def remark(tx: Transaction, request: HumanRequest, text: str) -> bool:
     """Stores a remark for the cards of an open request. Returns False if it has ended."""
     return bool(_REMARK.run(tx, request_id=request.id, new_reason=text))
+
+
+def adopt(tx: Transaction, request: HumanRequest, new: NewRequest, waiting: Waiting) -> HumanRequest:
+    """Makes a later run of the same work the asker of an open request. Its policy and its requesters stay."""
+    _ADOPT.run(
+        tx,
+        request_id=request.id,
+        new_run_id=waiting.run_id,
+        new_lease_token=waiting.lease_token,
+        new_agent_request_id=new.agent_request_id,
+        new_payload=_QUESTION.dump_json(replace(new, policy=request.policy)).decode(),
+    )
+    return get(tx, request.id) or request
 
 
 def free_key(tx: Transaction, request: HumanRequest) -> None:

@@ -64,6 +64,9 @@ UNAPPROVED_SECONDS: Final = 24 * 3600
 EDITED: Final = "the message that asked was edited"
 """Why a question is withdrawn after whose end its messages run again, with their new text."""
 
+JOINED: Final = "the same was asked before for other work, and ended there: {outcome}. That allows nothing here"
+"""Why a request has ended that had joined another one."""
+
 _DECIDED: Final = "people have decided"
 _COMES_AGAIN: Final = frozenset(
     {InboxStatus.CLAIMED, InboxStatus.UNREAD, TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.UNASSIGNED}
@@ -72,7 +75,8 @@ _COMES_AGAIN: Final = frozenset(
 
 
 def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
-    """Asks people, unless the same was asked before: then the existing request is returned.
+    """Asks people, unless the same was asked before: then the existing request is returned. Later work that asks what
+    is open in its thread waits for the end of that request, without a card.
 
     Raises Invalid for a request that people could not answer, and Conflict for too many open requests of the work.
     """
@@ -80,8 +84,11 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     if before and before.is_open and before.asker is Asker.LIVE and before.lease_token != waiting.lease_token:
         cancel(tx, before, "the call that waited for it has ended")
     elif before:
-        return before
+        return (before.joins and before.is_open and requests.get(tx, before.joins)) or before
     check_new(new)
+    open_before = _asked_before(tx, new, waiting)
+    if open_before and open_before.work_id == waiting.work_id:
+        return requests.adopt(tx, open_before, new, waiting)  # the run that asked first has lost its work
     earlier = requests.of_works(tx, [waiting.work_id]).get(waiting.work_id, [])
     if sum(request.is_open for request in earlier) >= MAX_OPEN_PER_WORK:
         raise Conflict(f"This work has {MAX_OPEN_PER_WORK} open requests.", hint="Wait until people have decided.")
@@ -89,7 +96,11 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
         if request.lease_token != waiting.lease_token and requests.resume(tx, ResumeStep.ACCEPT, request):
             grants.note(tx, AuditKind.RESUMED, "accepted", request)
     requesters = _requesters(tx, new, waiting)
-    request, is_new = requests.add(tx, new, replace(waiting, requesters=requesters))
+    joins = open_before.id if open_before else None
+    request, is_new = requests.add(tx, new, replace(waiting, requesters=requesters, joins=joins))
+    if open_before and is_new:
+        grants.note(tx, AuditKind.ASKED, f"{request.title} (waits for request {open_before.id})", request)
+        return request if waiting.asker is Asker.LIVE else open_before
     if is_new:
         grants.note(tx, AuditKind.ASKED, request.title, request)
         grant = _grant_for(tx, request)
@@ -150,6 +161,19 @@ def waiting_of(run: Run, asker: Asker) -> Waiting:
         requesters=(run.requester,) if run.requester else (),
         asker=asker,
     )
+
+
+def _asked_before(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest | None:
+    """Returns the open request with the same question that an earlier run of the agent has asked in the thread."""
+    for request in requests.open_in_thread(tx, waiting.thread_id) if waiting.thread_id else ():
+        is_other_run = request.agent_id == waiting.agent_id and request.lease_token != waiting.lease_token
+        # The title too, because models give other questions the same id.
+        is_named = bool(new.agent_request_id) and request.agent_request_id == new.agent_request_id
+        is_named = is_named and request.title == new.title
+        is_same = request.digest == (new.tool.digest if new.tool else None) and (is_named or new.tool is not None)
+        if is_other_run and is_same and request.asker is Asker.DURABLE:
+            return request
+    return None
 
 
 def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str, ...]:
@@ -285,6 +309,7 @@ def ended(tx: Transaction, request_id: str) -> HumanRequest:
 
 def release(tx: Transaction, request: HumanRequest, reason: str) -> None:
     """Makes the work of a request due again if none of its requests is open. The thread and the task are locked."""
+    _end_joined(tx, request)
     found = requests.of_works(tx, [request.work_id]).get(request.work_id, [])
     if any(one.is_open for one in found):
         return
@@ -298,6 +323,16 @@ def release(tx: Transaction, request: HumanRequest, reason: str) -> None:
     if request.run_id:
         runs.end(tx, request.run_id, RunStep.RESUME)
     refresh_lane(tx, request)
+
+
+def _end_joined(tx: Transaction, request: HumanRequest) -> None:
+    """Ends what has joined a request that has ended: its work is told the outcome, which allows nothing there."""
+    now = requests.get(tx, request.id)
+    for one in requests.joined(tx, request.id) if now and not now.is_open else ():
+        assert now is not None
+        if cancel(tx, one, JOINED.format(outcome=outcome_text(now))):
+            requests.free_key(tx, one)  # its work may ask anew
+            release(tx, one, _DECIDED)
 
 
 def release_run(tx: Transaction, run: Run) -> None:
@@ -341,7 +376,7 @@ def stop_waiting(
 
     Returns the number of requests. Tasks are cancelled by the caller. ``own_only`` leaves other people's work alone.
     """
-    found = requests.open_in_thread(tx, thread.id)
+    found = requests.open_in_thread(tx, thread.id, with_joined=True)
     if own_only:
         found = [request for request in found if person in request.requesters]
     reason = STOPPED_BY.format(person=person)

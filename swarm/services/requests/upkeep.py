@@ -67,6 +67,5 @@ def _withdraw(tx: Transaction, request_id: str) -> None:
 
 def _note_accepted(tx: Transaction, request_id: str) -> None:
     request = lock_work(tx, request_id)
-    if request:
-        if note_accepted(tx, request):
-            refresh_lane(tx, request)
+    if request and note_accepted(tx, request):
+        refresh_lane(tx, request)
