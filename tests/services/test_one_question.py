@@ -277,7 +277,7 @@ async def test_the_card_of_a_live_call_says_that_its_message_was_edited(asking: 
     request = await asking.ask(wait=True)
     await world.ingest.handle(edit(asking.root, f"{BOT} other"))
     now = await asking.now(request)
-    assert (now.is_open, now.reason) == (True, "the message that asked for this was edited after the question")
+    assert (now.is_open, now.reason) == (True, "The message that asked for this was edited after the question.")
     assert (await asking.decide(request)).status is RequestStatus.APPROVED
 
 

@@ -32,7 +32,7 @@ HELD_TEXT: Final = "✋ {agent} reads your message once “{title}” is decided
 DROPPED_TEXT: Final = "Dropped. {agent} is told first, and then reads the messages that waited."
 NOT_YOURS_TEXT: Final = "Only the people who asked, and those who may decide, can drop this."
 GONE_TEXT: Final = "There is no such question here. It may have been deleted."
-NOTED_EDIT: Final = "the message that asked for this was edited after the question"
+NOTED_EDIT: Final = "The message that asked for this was edited after the question."
 
 
 def hold(

@@ -175,7 +175,7 @@ class Buttons:
         self._team = me.team
         self._directory = directory
         known = groups.known_members if groups else _nobody
-        self._acts = {**_ACTS, **_feedback_acts(me), DROP_ACTION: partial(drop, known=known)}
+        self._acts: Mapping[str, Act] = {**_ACTS, **_feedback_acts(me), DROP_ACTION: partial(drop, known=known)}
 
     async def press(self, press: ButtonPressed) -> PressResult:
         """Performs the action of a button. Returns what to show to this person only, if anything."""
