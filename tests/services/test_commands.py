@@ -187,7 +187,7 @@ async def test_tasks_are_the_persons_own_and_those_of_the_conversation(world: Wo
     assert ([work.task_id for work in elsewhere.own], elsewhere.others) == ([own], ())
 
 
-@pytest.mark.req("HITL-14")
+@pytest.mark.req("HITL-09")
 async def test_messages_that_wait_for_a_decision_or_behind_it_are_listed_too(world: World) -> None:
     ada = Scripted()
     ada.scripts += [ends(APPROVAL)] * 2

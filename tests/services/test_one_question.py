@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from swarm.domain.answers.events import Failed
+from swarm.domain.answers.events import Failed, RunInput
 from swarm.domain.button_actions import DROP_ACTION
 from swarm.domain.errors import Conflict, Forbidden
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.inbox import InboxStatus, NoticeKind
 from swarm.domain.model.requests import (
     DecisionPolicy,
     DecisionRule,
@@ -28,9 +29,10 @@ from swarm.domain.model.threads import MessageDeleted, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.held import DROPPED_TEXT, NOT_YOURS_TEXT
 from swarm.store import requests
+from swarm.store.inbox import notices, queues
 from tests.services.test_requests import APPROVAL, DAY, Asking
 from tests.support.conversing import press, pressed, status
-from tests.support.live import Scripted, Show, ends, hired, playing, says
+from tests.support.live import Events, Gate, Scripted, Show, ends, hired, playing, says
 from tests.support.tasks import work_of
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, edit
@@ -174,6 +176,55 @@ async def test_the_author_of_a_waiting_message_is_told_once_per_question_and_exp
             assert explained["entries"][0]["waits_for"] == "the decision on “May I use git_push?”"
 
 
+@pytest.mark.req("HITL-09")
+async def test_who_wrote_before_the_question_was_asked_is_told_as_well(world: World) -> None:
+    ada, gate = Scripted(says("Done.")), Gate(before="")
+
+    async def asks(run: RunInput) -> Events:
+        gate.arrived.set()
+        await gate.opened.wait()
+        yield APPROVAL
+
+    ada.scripts.append(asks)
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} push", by=ALICE)
+        await gate.arrived.wait()
+        await world.says("interesting", thread=root, by=BOB)
+        gate.opened.set()
+        await show.over(root)
+        assert len(await told(world, BOB)) == 1
+
+
+@pytest.mark.req("HITL-09")
+async def test_news_that_start_a_run_wait_too(world: World) -> None:
+    async with asked(world, Scripted(says("Done."))) as (_show, _root, request):
+        news = (NoticeKind.TASK_RETURNED, request.agent_id)
+        await world.database.write(partial(notices.add, thread_id=request.thread_id), *news)
+        assert await world.database.read(queues.agents_with_due_work) == set()
+        assert await world.database.write(notices.unread, [request.agent_id], 9) == []
+        await pressed(world, press(DROP_ACTION, request.id))
+
+        async def look() -> int:
+            return len(await world.rows("SELECT 1 FROM notices WHERE status = 'unread'"))
+
+        await wait_until(look, lambda unread: unread == 0, what="the agent gets its news")
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-09")
+async def test_messages_behind_a_question_move_on_when_its_agent_is_removed(world: World) -> None:
+    async with asked(world, Scripted()) as (show, root, request):
+        word = await world.says("interesting", thread=root, by=BOB)
+        other = await world.lead("other")
+        await show.stop()
+        await world.sweep()
+        assert (await world.inbox_message(word)).agent_id == request.agent_id  # it is online
+        await world.services.agents.revoke(request.agent_id)
+        await world.sweep()
+        assert (await world.inbox_message(word)).agent_id == other.id
+        assert await world.database.read(queues.agents_with_due_work) == {other.id}
+
+
 @pytest.mark.both_engines
 @pytest.mark.req("HITL-09")
 async def test_of_a_decision_and_a_message_at_once_neither_is_lost_or_run_twice(world: World) -> None:
@@ -255,7 +306,7 @@ async def test_however_a_question_ends_nothing_waits_for_ever(how: str, world: W
     assert await cards(world) == 1
 
 
-@pytest.mark.req("HITL-09", "HITL-13")
+@pytest.mark.req("HITL-09")
 @pytest.mark.parametrize("reach", [Reach.AGUI, Reach.BUILTIN])
 async def test_an_edit_withdraws_the_question_and_the_new_text_runs(reach: Reach, world: World) -> None:
     ada, asking = Scripted(says("Done.")), Asking(world)
@@ -272,7 +323,7 @@ async def test_an_edit_withdraws_the_question_and_the_new_text_runs(reach: Reach
     assert [len(run.decided) for run in ada.inputs] == ([0, 0] if reach is Reach.BUILTIN else [0, 1, 0])
 
 
-@pytest.mark.req("HITL-13")
+@pytest.mark.req("HITL-09")
 async def test_the_card_of_a_live_call_says_that_its_message_was_edited(asking: Asking, world: World) -> None:
     request = await asking.ask(wait=True)
     await world.ingest.handle(edit(asking.root, f"{BOT} other"))

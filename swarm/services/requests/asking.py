@@ -51,6 +51,7 @@ from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.requests import Waiting
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 MAX_TOLD: Final = 20
@@ -181,12 +182,22 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
     messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in waiting.inbox_message_ids]
     task = tasks.get(tx, waiting.task_id) if waiting.task_id else None
     for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
-        messages += [inbox.get(tx, above.inbox_message_id)] if above.inbox_message_id else []
+        began = (above.inbox_message_id,) if above.inbox_message_id else _creating(tx, above)
+        messages += [inbox.get(tx, inbox_message_id) for inbox_message_id in began]
         messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
     people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
     earlier = requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if new.tool else []
     people += [one for request in earlier if _is_same_tool(request, new) for one in request.requesters]
     return tuple(dict.fromkeys(people))
+
+
+def _creating(tx: Transaction, task: Task) -> tuple[str, ...]:
+    """Returns the messages of the run that created a task, if a run of the coordinator did."""
+    for run in runs.of_thread(tx, task.thread_id) if task.thread_id else ():
+        ended_at = tx.now if run.ended_at is None else run.ended_at
+        if run.agent_id == task.created_by and run.started_at <= task.created_at <= ended_at:
+            return run.inbox_message_ids
+    return ()
 
 
 def _is_same_tool(request: HumanRequest, new: NewRequest) -> bool:
@@ -419,6 +430,7 @@ def refresh_lane(tx: Transaction, request: HumanRequest) -> None:
     """Makes due what the question of a run has held, or holds it."""
     if request.thread_id and request.run_id:
         queues.refresh(tx, request.agent_id, request.thread_id)
+        tx.wake(request.agent_id)  # for its notices
 
 
 def note_accepted(tx: Transaction, request: HumanRequest) -> bool:

@@ -15,7 +15,7 @@ from swarm.domain.decision_rules import why_not
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
-from swarm.domain.model.threads import SlackMessage, Thread
+from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import deciders_text, outcome_text
 from swarm.domain.text.slack_text import safe
@@ -26,7 +26,8 @@ from swarm.store import agents, requests
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.threads import threads
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads, transcript
 
 HELD_TEXT: Final = "✋ {agent} reads your message once “{title}” is decided. {deciders} may decide."
 DROPPED_TEXT: Final = "Dropped. {agent} is told first, and then reads the messages that waited."
@@ -55,6 +56,19 @@ def hold(
             supersede(tx, thread, request.agent_id, operating_policy)
         elif current := requests.get(tx, request.id):
             _tell(tx, thread, message, current, may_drop=is_own or _may_decide(current, message.author.id, known))
+
+
+def tell_waiting(tx: Transaction, run: Run) -> None:
+    """Tells the authors of messages that are waiting already what they wait for now, since a run has asked people."""
+    for request in requests.of_run(tx, run.id):
+        thread = threads.get(tx, request.thread_id) if request.thread_id and request.is_open else None
+        for unread in inbox.waiting_for(tx, request.agent_id, thread.id) if thread else ():
+            author = transcript.author_of(tx, unread.team, unread.channel, unread.ts)
+            if thread and author and author.kind is AuthorKind.USER:
+                message = SlackMessage(
+                    channel=unread.channel, ts=unread.ts, thread_ts=thread.thread_ts, author=author, text=""
+                )
+                _tell(tx, thread, message, request, may_drop=author.id in request.requesters)
 
 
 def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, *, may_drop: bool) -> None:
