@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -154,16 +154,6 @@ _MOVES = {
     for step, transition in REQUEST_TRANSITIONS.items()
 }
 _FREE_KEY = Statement(update(requests).where(_r.id == bindparam("request_id")).values(key=_r.key + ":" + _r.id))
-_ADOPT = Statement(
-    update(requests)
-    .where(_r.id == bindparam("request_id"), _is_open)
-    .values(
-        {
-            name: bindparam(f"new_{name}", type_=Text)
-            for name in ("run_id", "lease_token", "agent_request_id", "payload")
-        }
-    )
-)
 _REMARK = Statement(
     update(requests).where(_r.id == bindparam("request_id"), _is_open).values(reason=bindparam("new_reason"))
 )
@@ -373,19 +363,6 @@ def move(tx: Transaction, step: RequestStep, request: HumanRequest, reason: str 
 def remark(tx: Transaction, request: HumanRequest, text: str) -> bool:
     """Stores a remark for the cards of an open request. Returns False if it has ended."""
     return bool(_REMARK.run(tx, request_id=request.id, new_reason=text))
-
-
-def adopt(tx: Transaction, request: HumanRequest, new: NewRequest, waiting: Waiting) -> HumanRequest:
-    """Makes a later run of the same work the asker of an open request. Its policy and its requesters stay."""
-    _ADOPT.run(
-        tx,
-        request_id=request.id,
-        new_run_id=waiting.run_id,
-        new_lease_token=waiting.lease_token,
-        new_agent_request_id=new.agent_request_id,
-        new_payload=_QUESTION.dump_json(replace(new, policy=request.policy)).decode(),
-    )
-    return get(tx, request.id) or request
 
 
 def free_key(tx: Transaction, request: HumanRequest) -> None:

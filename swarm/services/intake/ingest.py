@@ -30,7 +30,7 @@ from swarm.domain.routing import Change, RoutingOutcome, names_swarm
 from swarm.domain.text.fingerprints import turned_resolved
 from swarm.services.intake.decisions import Routing
 from swarm.services.intake.posted import Posted, PostedMessages
-from swarm.services.requests.held import withdraw_deleted, withdraw_edited
+from swarm.services.requests.held import withdraw_edited
 from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.rules.task_threads import concerned
@@ -237,8 +237,6 @@ class Ingest:
         if was:
             erase_deleted(tx, thread, was, inbox_messages)
         withdraw(tx, inbox_messages, "deleted in Slack")
-        if thread:
-            withdraw_deleted(tx, thread, inbox_messages)
 
     def _conversation_of(self, tx: Transaction, event: MessageDeleted) -> str:
         place = (event.channel, event.ts)

@@ -89,7 +89,10 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     check_new(new)
     open_before = _asked_before(tx, new, waiting)
     if open_before and open_before.work_id == waiting.work_id:
-        return requests.adopt(tx, open_before, new, waiting)  # the run that asked first has lost its work
+        if waiting.run_id is None:
+            return open_before
+        cancel(tx, open_before, "the run that asked has lost its work")
+        open_before = None
     earlier = requests.of_works(tx, [waiting.work_id]).get(waiting.work_id, [])
     if sum(request.is_open for request in earlier) >= MAX_OPEN_PER_WORK:
         raise Conflict(f"This work has {MAX_OPEN_PER_WORK} open requests.", hint="Wait until people have decided.")

@@ -137,15 +137,6 @@ def withdraw_edited(tx: Transaction, thread: Thread, edited: Collection[InboxMes
     return is_any
 
 
-def withdraw_deleted(tx: Transaction, thread: Thread, deleted: Collection[InboxMessage]) -> None:
-    """Withdraws the questions about a deleted message; other messages of the same run go on. The thread is locked."""
-    ids = {inbox_message.id for inbox_message in deleted}
-    for request in _of_messages(tx, thread, deleted):
-        if request.work_id in ids:
-            cancel(tx, request, "the message that asked was deleted")
-            release(tx, request, "its request was withdrawn")
-
-
 def _open_of(tx: Transaction, thread_id: str, agent_id: str) -> list[HumanRequest]:
     """Returns the open questions of an agent's runs in a thread."""
     found = requests.open_in_thread(tx, thread_id)
