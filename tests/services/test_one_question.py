@@ -197,12 +197,14 @@ async def test_who_wrote_before_the_question_was_asked_is_told_as_well(world: Wo
 
 @pytest.mark.req("HITL-09")
 async def test_news_that_start_a_run_wait_too(world: World) -> None:
-    async with asked(world, Scripted(says("Done."))) as (_show, _root, request):
+    async with asked(world, Scripted(says("Done."))) as (show, _root, request):
+        await show.stop()
         news = (NoticeKind.TASK_RETURNED, request.agent_id)
         await world.database.write(partial(notices.add, thread_id=request.thread_id), *news)
         assert await world.database.read(queues.agents_with_due_work) == set()
         assert await world.database.write(notices.unread, [request.agent_id], 9) == []
         await pressed(world, press(DROP_ACTION, request.id))
+        show.begin()
 
         async def look() -> int:
             return len(await world.rows("SELECT 1 FROM notices WHERE status = 'unread'"))
@@ -297,6 +299,7 @@ async def test_however_a_question_ends_nothing_waits_for_ever(how: str, world: W
         else:
             deleted = MessageDeleted(channel=root.channel, ts=root.ts, thread_ts=None, event_id="E1")
             await world.ingest.handle(deleted)
+            await world.sweep()
 
         async def look() -> InboxStatus:
             return await status(world, word)
