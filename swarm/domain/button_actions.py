@@ -50,6 +50,9 @@ FORM_ACTION: Final = "request_form"
 ARGUMENTS_ACTION: Final = "request_arguments"
 """``action_id`` of the button that shows all arguments of a tool call."""
 
+DROP_ACTION: Final = "swarm_drop_question"
+"""``action_id`` of the button that drops an agent's open questions in a thread; its value is the id of one of them."""
+
 _REASONS: Final = {reason.value: reason for reason in Reason}
 _UP: Final = "up"
 _DOWN: Final = "down"

@@ -349,7 +349,7 @@ BEFORE_OWNERS = (
 )
 
 
-@pytest.mark.req("HITL-09", "HITL-11")
+@pytest.mark.req("HITL-09")
 def test_the_migration_to_requesters_keeps_the_requester_and_narrows_the_grants_of_members(
     empty_database_url: str,
 ) -> None:

@@ -349,7 +349,10 @@ class HumanRequest:
     created_at: int
     expires_at: int | None
     ended_at: int | None
-    reason: str | None  # why it was cancelled
+    reason: str | None  # why it was cancelled; while it is open, a remark on its card
+    joins: str | None = (
+        None  # the open request that other work asked before: this one waits for its end, without a card
+    )
     budget: BudgetRaise | None = None
     run_total: int = 0  # the number of durable requests of the run; 0 without a run, and for a live asker
     run_ended: int = 0  # how many of them have ended
@@ -363,6 +366,11 @@ class HumanRequest:
     @property
     def is_open(self) -> bool:
         return self.status is RequestStatus.OPEN
+
+    @property
+    def holds(self) -> bool:
+        """Whether other work of its agent in the thread waits for it: a durable question of the coordinator's run."""
+        return self.run_id is not None and self.asker is Asker.DURABLE
 
     @property
     def question(self) -> str:

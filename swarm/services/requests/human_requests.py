@@ -169,7 +169,8 @@ class HumanRequests:
             caller.agent.name, thread.channel if thread else None, tool, new.policy
         )
         key = f"work:{waiting.work_id}:{caller.request_id or new.key}"
-        request = ask(tx, replace(new, key=key, policy=policy), waiting)
+        named = replace(new, key=key, policy=policy, agent_request_id=caller.request_id or new.agent_request_id)
+        request = ask(tx, named, waiting)
         if request.is_open and not wait:
             _wait(tx, hold)
         if not request.is_open and request.resume is ResumeStatus.NONE:

@@ -14,7 +14,7 @@ from swarm.domain.decision_rules import eligible_people
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
-from swarm.services.requests.asking import cancel, lock_work, note_accepted, release, tell_people
+from swarm.services.requests.asking import cancel, lock_work, note_accepted, refresh_lane, release, tell_people
 from swarm.services.requests.deciding import expire
 from swarm.services.rules.guarded import attempt
 from swarm.store import requests
@@ -67,5 +67,5 @@ def _withdraw(tx: Transaction, request_id: str) -> None:
 
 def _note_accepted(tx: Transaction, request_id: str) -> None:
     request = lock_work(tx, request_id)
-    if request:
-        note_accepted(tx, request)
+    if request and note_accepted(tx, request):
+        refresh_lane(tx, request)

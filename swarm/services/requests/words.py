@@ -63,7 +63,7 @@ def answer_in_words(
     wish = _label_on(mine, message) or _answer_to(own, mine, message)
     if wish and decide_in_words(tx, lock_work(tx, wish.request_id), wish, known, operating_policy):
         return requests.get(tx, wish.request_id)
-    if own:
+    if own and not own[0].holds:  # otherwise the message waits, and its author is told so
         text = WHERE_TEXT if own[0] in mine else NOT_YOURS_TEXT
         deciders = deciders_text(own[0].policy, own[0].requesters)
         key = f"request-where:{own[0].id}:{message.author.id}"

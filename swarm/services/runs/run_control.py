@@ -21,6 +21,7 @@ import structlog
 from swarm.domain.access import Denial, Me, why_press_refused
 from swarm.domain.answers import wording
 from swarm.domain.button_actions import (
+    DROP_ACTION,
     ESCALATE_ACTION,
     FEEDBACK_ACTION,
     FEEDBACK_FORM,
@@ -38,13 +39,14 @@ from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.feedback import Reason
-from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.inbox import UNDER_WAY, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import Directory
+from swarm.domain.ports import Directory, UserGroups
 from swarm.services.requests.asking import stop_waiting
+from swarm.services.requests.held import drop
 from swarm.services.rules import silence, task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import STOPPED_BY, lock_task
@@ -69,7 +71,6 @@ from swarm.services.rules.system_messages import (
     tell_person,
 )
 from swarm.services.runs.feedback import (
-    UNDER_WAY,
     give_comment,
     give_opinion,
     give_reason,
@@ -163,14 +164,18 @@ class Buttons:
         standings: Standings,
         me: Me,
         directory: Directory | None = None,
+        groups: UserGroups | None = None,
     ) -> None:
-        """``directory`` resolves names for paging services; without it, they get ids."""
+        """``directory`` resolves names for paging services; without it, they get ids. ``groups`` says who may drop a
+        question as a member of a group.
+        """
         self._database = database
         self._operating_policy = operating_policy
         self._standings = standings
         self._team = me.team
         self._directory = directory
-        self._acts = {**_ACTS, **_feedback_acts(me)}
+        known = groups.known_members if groups else _nobody
+        self._acts: Mapping[str, Act] = {**_ACTS, **_feedback_acts(me), DROP_ACTION: partial(drop, known=known)}
 
     async def press(self, press: ButtonPressed) -> PressResult:
         """Performs the action of a button. Returns what to show to this person only, if anything."""
@@ -215,9 +220,16 @@ def _concerned(tx: Transaction, press: ButtonPressed) -> list[str]:
     """Returns the name of the agent whose run, task or post a button concerns."""
     said = feedback_of(press.value) if press.action_id == FEEDBACK_ACTION else None
     subject = said.answer_id if said else press.value
-    found = runs.get(tx, subject) or tasks.get(tx, subject)
+    asked = requests.get(tx, subject)
+    if asked and asked.policy.names_people:  # they may decide, and drop it, without being allowed to use the agent
+        return []
+    found = asked or runs.get(tx, subject) or tasks.get(tx, subject)
     posted = None if found else deliveries.get(tx, subject)
     return _names(tx, {found.agent_id if found else posted["agent_id"] if posted else None})
+
+
+def _nobody(_group_id: str) -> None:
+    """Stands for a Slack that does not tell who belongs to a group."""
 
 
 def _names(tx: Transaction, agent_ids: Collection[str | None]) -> list[str]:

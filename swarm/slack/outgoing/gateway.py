@@ -326,6 +326,8 @@ class Gateway:
         Slack shows no ephemeral text in a thread without replies.
         """
         arguments: dict[str, object] = {"user": person, "text": delivery.text}
+        if delivery.drops_request_id:
+            arguments = {"user": person, **content(delivery)}
         if delivery.thread_ts and delivery.target_ts != delivery.thread_ts:
             arguments["thread_ts"] = delivery.thread_ts
         answer = await self._write(delivery, arguments)

@@ -76,7 +76,8 @@ def request_blocks(request: HumanRequest) -> list[Block]:
     asked += tool_blocks(request.tool) if request.tool else []
     if not request.is_open:
         return [*asked, *outcome_blocks(request)]
-    below = [*_buttons(request), context(_who_asks(request), " · ".join(_who_decides(request)))]
+    remark = [context(safe(request.reason))] if request.reason else []
+    below = [*remark, *_buttons(request), context(_who_asks(request), " · ".join(_who_decides(request)))]
     if needs_form(request) and not is_inline(request):
         return [*asked, *below]
     inputs = [input_block(field, {}) for field in request.fields] if needs_form(request) else value_blocks(request)

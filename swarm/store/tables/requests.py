@@ -44,6 +44,7 @@ requests = Table(
     Column("expires_at", BigInteger),
     Column("ended_at", BigInteger),
     Column("reason", Text),  # why it was cancelled
+    Column("joins", Text),  # the open request with the same question, whose end this one waits for
     Column("tell_at", BigInteger),  # when to tell, or later to remind, who may decide; null: never (again)
     one_of("asker", Asker),
     one_of("status", RequestStatus),
@@ -59,7 +60,11 @@ Index("ix_requests_run", requests.c.run_id, requests.c.id)
 Index("ix_requests_open", requests.c.id, sqlite_where=_is_open, postgresql_where=_is_open)
 Index("ix_requests_thread", requests.c.thread_id, sqlite_where=_is_open, postgresql_where=_is_open)
 Index("ix_requests_expiry", requests.c.expires_at, sqlite_where=_is_open, postgresql_where=_is_open)
+_is_undelivered = text("asker = 'durable' AND run_id IS NOT NULL AND resume IN ('none', 'sent')")
+Index("ix_requests_holding", requests.c.thread_id, sqlite_where=_is_undelivered, postgresql_where=_is_undelivered)
 Index("ix_requests_sent", requests.c.id, sqlite_where=_is_sent, postgresql_where=_is_sent)
+_joins = requests.c.joins.is_not(None)
+Index("ix_requests_joins", requests.c.joins, sqlite_where=_joins, postgresql_where=_joins)
 _is_to_tell = requests.c.tell_at.is_not(None)
 Index("ix_requests_tell", requests.c.tell_at, sqlite_where=_is_to_tell, postgresql_where=_is_to_tell)
 _ended = requests.c.ended_at.is_not(None)
