@@ -61,7 +61,7 @@ def test_a_name_that_could_be_misread_is_refused_with_the_reason(name: str, reas
 @pytest.mark.parametrize("pattern", ["deploy", "Deploy ", "DEP*", "d?ploy", "[D]eploy"])
 @pytest.mark.parametrize("name", ["deploy", "Deploy", "DEPLOY", "deploy ", " Deploy"])
 def test_a_rule_binds_a_tool_however_it_is_spelt(name: str, pattern: str) -> None:
-    rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), tool=pattern)
+    rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), agent="Lea", tool=pattern)
     assert rule.applies("lea", None, name)
     assert not rule.applies("lea", None, "undeploy")
     assert not rule.applies("lea", None, None), "a call that names no tool is bound by a rule without a tool"

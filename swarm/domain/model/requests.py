@@ -234,7 +234,7 @@ class DecisionRule:
     def applies(self, agent: str, channel: str | None, tool: str | None) -> bool:
         """Whether the rule is about such a request."""
         return (
-            (self.agent is None or fnmatchcase(agent, self.agent))
+            (self.agent is None or fnmatchcase(agent, self.agent.casefold()))
             and (self.channel is None or channel == self.channel)
             and (self.tool is None or (tool is not None and fnmatchcase(tool_key(tool), tool_key(self.tool))))
         )

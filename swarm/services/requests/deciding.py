@@ -177,7 +177,7 @@ class RequestDecisions:
             is_member = person.standing is Standing.MEMBER
             reason = why_not(request.policy, request.requesters, person.id, members, is_member=is_member)
             if reason:
-                return Forbidden(reason)
+                return Forbidden(reason) if person.standing else Unavailable(UNVERIFIED_TEXT)
         if wish.decision not in request.decisions:
             return Invalid(
                 f"This request does not allow to {wish.decision.replace('_', ' ')}.",

@@ -57,7 +57,8 @@ class Table:
             return next((one for one in found if one.inbox_messages and one.inbox_messages[0].ts == self.root), None)
 
         trigger: Trigger = await eventually(work)
-        given = NewRequest(**({"key": "k", "title": "May I?", "tool": PUSH, "decisions": GRANTS} | new))
+        values: dict[str, Any] = {"key": "k", "title": "May I?", "tool": PUSH, "decisions": GRANTS}
+        given = NewRequest(**(values | new))
         work_asked = AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
         request = await self.desk.services.requests.ask(holding(trigger, self.desk.lead), work_asked, given, wait=False)
         await self.desk.sender.send_due()
