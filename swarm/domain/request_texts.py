@@ -59,18 +59,6 @@ def person_text(person: str) -> str:
     return "the operator" if person == OPERATOR else f"<@{person}>"
 
 
-def deciders_text(request: HumanRequest) -> str:
-    """Returns who may decide, at the beginning of a sentence."""
-    policy, requesters = request.policy, [person_text(one) for one in request.requesters]
-    excluded = requesters if policy.not_requester else []
-    named = [*(requesters if policy.requester else []), *map(person_text, policy.users)]
-    named = [one for one in dict.fromkeys(named) if one not in excluded]
-    named += [f"<!subteam^{group}>" for group in policy.groups]
-    if named:
-        return " or ".join(named)
-    return f"Everybody but {' and '.join(excluded)}" if excluded else "The operator"
-
-
 def shown_values(request: HumanRequest) -> Mapping[str, Any]:
     """Returns the values that people gave, without those of secret fields."""
     return {name: HIDDEN if name in request.secrets else value for name, value in (request.values or {}).items()}

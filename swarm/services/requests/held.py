@@ -17,7 +17,7 @@ from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.request_texts import deciders_text, outcome_text
+from swarm.domain.request_texts import outcome_text, person_text
 from swarm.domain.text.slack_text import safe
 from swarm.services.requests.asking import EDITED, cancel, lock_work, refresh_cards, refresh_lane, release
 from swarm.services.requests.words import KnownMembers
@@ -73,9 +73,19 @@ def tell_waiting(tx: Transaction, run: Run) -> None:
 
 def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, *, may_drop: bool) -> None:
     if request.is_open:
-        text = HELD_TEXT.format(agent=request.agent, title=safe(request.title), deciders=deciders_text(request))
+        text = HELD_TEXT.format(agent=request.agent, title=safe(request.title), deciders=_deciders(request))
         key = f"held:{request.id}:{message.author.id}"
         post_ephemeral(tx, thread, message, text, key, drops_request_id=request.id if may_drop else None)
+
+
+def _deciders(request: HumanRequest) -> str:
+    """Returns who may decide, at the beginning of a sentence."""
+    policy, asked = request.policy, request.requesters
+    people = (*(asked if policy.requester else ()), *policy.users)
+    named = [person_text(one) for one in dict.fromkeys(people) if not (policy.not_requester and one in asked)]
+    named += [f"<!subteam^{group}>" for group in policy.groups]
+    excluded = " and ".join(map(person_text, asked)) if policy.not_requester else ""
+    return " or ".join(named) or (f"Everybody but {excluded}" if excluded else "The operator")
 
 
 def _may_decide(request: HumanRequest, person: str, known: KnownMembers) -> bool:
