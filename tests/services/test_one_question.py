@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.answers.events import Failed, Finished, RunInput
+from swarm.domain.answers.events import Asked, Failed, Finished, Interrupted, RunInput
 from swarm.domain.button_actions import DROP_ACTION
 from swarm.domain.errors import Conflict, Forbidden
 from swarm.domain.model.agents import Reach
@@ -344,7 +344,9 @@ async def test_however_a_question_ends_nothing_waits_for_ever(how: str, world: W
 @pytest.mark.parametrize("reach", [Reach.AGUI, Reach.BUILTIN])
 async def test_an_edit_withdraws_the_question_and_the_new_text_runs(reach: Reach, world: World) -> None:
     ada, asking = Scripted(says("Done.")), Asking(world)
-    async with asked(world, ada, reach=reach) as (show, root, request):
+    other = Asked(id="i2", prompt="Sure?")
+    async with asked(world, ada, replace(APPROVAL, asked=(*APPROVAL.asked, other)), reach=reach) as found:
+        show, root, request = found
         await world.ingest.handle(edit(root, f"{BOT} push to staging"))
 
         async def look() -> list[str]:
@@ -354,7 +356,7 @@ async def test_an_edit_withdraws_the_question_and_the_new_text_runs(reach: Reach
         await show.over(root, len(ada.inputs))
     now = await asking.now(request)
     assert (now.status, now.reason) == (RequestStatus.CANCELLED, "the message that asked was edited")
-    assert [len(run.decided) for run in ada.inputs] == ([0, 0] if reach is Reach.BUILTIN else [0, 1, 0])
+    assert [len(run.decided) for run in ada.inputs] == ([0, 0] if reach is Reach.BUILTIN else [0, 2, 0])
 
 
 @pytest.mark.req("HITL-09")
@@ -376,13 +378,15 @@ def four_eyes(world: World) -> World:
 
 
 @asynccontextmanager
-async def asked(world: World, ada: Scripted, **spec: Any) -> AsyncIterator[tuple[Show, SlackMessage, HumanRequest]]:
+async def asked(
+    world: World, ada: Scripted, question: Interrupted = APPROVAL, **spec: Any
+) -> AsyncIterator[tuple[Show, SlackMessage, HumanRequest]]:
     """An agent of the coordinator whose run for Alice asks for an approval."""
-    ada.scripts.append(ends(APPROVAL))
+    ada.scripts.append(ends(question))
     async with playing(world, hired("ada", ada, **spec)) as show:
         root = await world.says(f"{BOT} push", by=ALICE)
         (run,) = await show.over(root)
-        (request,) = await world.database.read(requests.of_run, run.id)
+        request, *_ = await world.database.read(requests.of_run, run.id)
         yield show, root, request
 
 
