@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.button_actions import DROP_ACTION, RETRY_RUN_ACTION
 from tests.crash.scene import both_engines
 from tests.support.caipe import Caipe, Shape
 from tests.support.deleter import Deleter
@@ -246,6 +246,31 @@ async def test_a_bystander_gets_nobody_around_four_eyes_whoever_asks_and_whateve
     assert (scene.tree / "notes.txt").read_text() == "once\n"
 
 
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+async def test_what_is_dropped_reaches_every_asker_as_dismissed_before_the_messages_that_waited(scene: Scene) -> None:
+    begun = [
+        (await scene.twin.say("swarm#ada delete it"), CARD),
+        (await scene.twin.say("swarm#present delete a.txt"), CARD),
+    ]
+    for ts, title in begun:
+        await scene.cards(ts, title=title)
+        await scene.twin.say("never mind", thread=ts)
+    threads = [ts for ts, _ in begun]
+    whispers = await wait_until(partial(_private, scene, threads), what="alice may drop them")
+    for whisper in whispers:
+        pressed = {"user": "alice", "channel": "general", "ts": whisper["ts"], "action_id": DROP_ACTION}
+        assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
+    await scene.twin.until(threads[1], lambda seen: any("you say: never mind" in one for one in seen.answers))
+    await wait_until(lambda: _has_run(scene, 3), what="ada has the message")
+    assert ["dropped by" in str(entry.payload) for entry in scene.agent.runs[1].resume or ()] == [True]
+    assert [bool(run.resume) for run in scene.agent.runs] == [False, True, False]
+    bodies = scene.services["present"].bodies
+    assert ["resume_data" in body for body in bodies] == [False, True, False]
+    assert '"decision":"reject"' in bodies[1]["resume_data"]
+    assert (scene.agent.deleted, scene.services["present"].ran) == ([], [])
+
+
 @pytest.mark.req("HITL-02", "HITL-04", "HITL-05", "HITL-08")
 async def test_several_cards_are_decided_by_who_may_and_resumed_together(scene: Scene) -> None:
     scene.agent.asks = 3
@@ -299,6 +324,17 @@ async def test_a_decision_at_one_process_is_carried_out_whichever_process_is_kil
 
 def _pressed(card: str, user: str) -> dict[str, str]:
     return {"user": user, "channel": "general", "ts": card, "action_id": "request_decide:approve"}
+
+
+async def _has_run(scene: Scene, count: int) -> bool:
+    return len(scene.agent.runs) >= count
+
+
+async def _private(scene: Scene, threads: list[str]) -> list[dict[str, Any]]:
+    """What only alice sees with the button in these threads, once it is there in each."""
+    seen = [one for ts in threads for one in await scene.twin.messages(thread_ts=ts, user="alice")]
+    found = [one for one in seen if one["subtype"] == "ephemeral" and DROP_ACTION in str(one["blocks"])]
+    return found if len(found) == len(threads) else []
 
 
 async def _whispers(scene: Scene, text: str, count: int) -> bool:

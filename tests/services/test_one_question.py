@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.answers.events import Failed, RunInput
+from swarm.domain.answers.events import Asked, Failed, Finished, Interrupted, RunInput
 from swarm.domain.button_actions import DROP_ACTION
 from swarm.domain.errors import Conflict, Forbidden
 from swarm.domain.model.agents import Reach
@@ -28,6 +28,8 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.threads import MessageDeleted, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.held import DROPPED_TEXT, NOT_YOURS_TEXT
+from swarm.services.rules.idempotency import Caller
+from swarm.services.tasks.tasks import brief
 from swarm.store import requests
 from swarm.store.inbox import notices, queues
 from tests.services.test_requests import APPROVAL, DAY, Asking
@@ -96,6 +98,35 @@ async def test_who_asked_for_a_tool_without_approval_asks_with_whoever_asks_next
     assert other.requesters == (BOB,)
     with pytest.raises(Forbidden):
         await asking.decide(request, by=ALICE)
+
+
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("how", ["created", "delegated"])
+async def test_whoever_asked_for_what_led_to_a_task_is_a_requester_of_its_worker(how: str, world: World) -> None:
+    worker, ada = await world.worker(), Scripted()
+
+    async def hands_on(run: RunInput) -> Events:
+        (token,) = [row["token"] for row in await world.rows("SELECT token FROM leases WHERE ended_at IS NULL")]
+        caller = Caller(agent=await show.agent("ada"), lease_token=token)
+        if how == "created":
+            await world.services.tasks.create(caller, brief("Deploy."), agent=worker.id)
+        else:
+            first = run.messages[0].id
+            await world.services.delegations.delegate(caller, first, worker.id, brief("Deploy."))
+        yield Finished()
+
+    ada.scripts.append(hands_on)
+    async with playing(world, hired("ada", ada)) as show:
+        await show.stop()
+        root = await world.says("swarm#ada deploy", by=ALICE)
+        await world.says("swarm#ada yes, please", thread=root, by=BOB)
+        show.begin()
+        await show.over(root)
+        await show.stop()
+    asking = Asking(world)
+    asking.lead = worker
+    request = await asking.ask(await work_of(world, worker), tool=DEPLOY, policy=FOUR_EYES)
+    assert set(request.requesters) == {ALICE, BOB}
 
 
 # The same question again
@@ -313,7 +344,9 @@ async def test_however_a_question_ends_nothing_waits_for_ever(how: str, world: W
 @pytest.mark.parametrize("reach", [Reach.AGUI, Reach.BUILTIN])
 async def test_an_edit_withdraws_the_question_and_the_new_text_runs(reach: Reach, world: World) -> None:
     ada, asking = Scripted(says("Done.")), Asking(world)
-    async with asked(world, ada, reach=reach) as (show, root, request):
+    other = Asked(id="i2", prompt="Sure?")
+    async with asked(world, ada, replace(APPROVAL, asked=(*APPROVAL.asked, other)), reach=reach) as found:
+        show, root, request = found
         await world.ingest.handle(edit(root, f"{BOT} push to staging"))
 
         async def look() -> list[str]:
@@ -323,7 +356,7 @@ async def test_an_edit_withdraws_the_question_and_the_new_text_runs(reach: Reach
         await show.over(root, len(ada.inputs))
     now = await asking.now(request)
     assert (now.status, now.reason) == (RequestStatus.CANCELLED, "the message that asked was edited")
-    assert [len(run.decided) for run in ada.inputs] == ([0, 0] if reach is Reach.BUILTIN else [0, 1, 0])
+    assert [len(run.decided) for run in ada.inputs] == ([0, 0] if reach is Reach.BUILTIN else [0, 2, 0])
 
 
 @pytest.mark.req("HITL-09")
@@ -345,13 +378,15 @@ def four_eyes(world: World) -> World:
 
 
 @asynccontextmanager
-async def asked(world: World, ada: Scripted, **spec: Any) -> AsyncIterator[tuple[Show, SlackMessage, HumanRequest]]:
+async def asked(
+    world: World, ada: Scripted, question: Interrupted = APPROVAL, **spec: Any
+) -> AsyncIterator[tuple[Show, SlackMessage, HumanRequest]]:
     """An agent of the coordinator whose run for Alice asks for an approval."""
-    ada.scripts.append(ends(APPROVAL))
+    ada.scripts.append(ends(question))
     async with playing(world, hired("ada", ada, **spec)) as show:
         root = await world.says(f"{BOT} push", by=ALICE)
         (run,) = await show.over(root)
-        (request,) = await world.database.read(requests.of_run, run.id)
+        request, *_ = await world.database.read(requests.of_run, run.id)
         yield show, root, request
 
 

@@ -69,6 +69,7 @@ EDITED: Final = "the message that asked was edited"
 JOINED: Final = "the same was asked before for other work, and ended there: {outcome}. That allows nothing here"
 """Why a request has ended that had joined another one."""
 
+_AGAIN: Final = {InboxStatus.RESPONDED: InboxStep.RERUN, InboxStatus.DEAD: InboxStep.RETRY}
 _DECIDED: Final = "people have decided"
 _COMES_AGAIN: Final = frozenset(
     {InboxStatus.CLAIMED, InboxStatus.UNREAD, TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.UNASSIGNED}
@@ -176,8 +177,8 @@ def _asked_before(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRe
     for request in requests.open_in_thread(tx, waiting.thread_id) if waiting.thread_id else ():
         is_other_run = request.agent_id == waiting.agent_id and request.lease_token != waiting.lease_token
         # The title too, because models give other questions the same id.
-        is_named = bool(new.agent_request_id) and request.agent_request_id == new.agent_request_id
-        is_named = is_named and request.title == new.title
+        name = (request.agent_request_id, request.title)
+        is_named = bool(new.agent_request_id) and name == (new.agent_request_id, new.title)
         is_same = _call(request.tool) == _call(new.tool) and (is_named or new.tool is not None)
         if is_other_run and is_same and request.asker is Asker.DURABLE:
             return request
@@ -439,19 +440,20 @@ def note_all_accepted(tx: Transaction, run: Run, operating_policy: OperatingPoli
     """Records at the end of a run whether it has received the decisions on its work, and which work is due then."""
     work_id = run.task_id or run.trigger_id
     found = requests.of_works(tx, [work_id]).get(work_id, [])
-    for request in found:
-        if note_accepted(tx, request) and request.status is RequestStatus.CANCELLED and request.reason == EDITED:
+    accepted = [request for request in found if note_accepted(tx, request)]
+    for request in accepted:
+        if request.status is RequestStatus.CANCELLED and request.reason == EDITED:
             _run_edited(tx, request, operating_policy)
     if found:
         refresh_lane(tx, found[-1])
 
 
 def _run_edited(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
-    """Runs the messages of a withdrawn question again, with their new text."""
+    """Runs the messages of a withdrawn question again, with their new text, unless they were stopped meanwhile."""
     for inbox_message_id in sorted(request.inbox_message_ids):
         inbox_message = inbox.locked(tx, inbox_message_id)
-        step = InboxStep.RERUN if inbox_message and inbox_message.status is InboxStatus.RESPONDED else InboxStep.RETRY
-        if inbox_message and request.thread_id and inbox.move(tx, step, inbox_message, reason=EDITED):
+        step = _AGAIN.get(inbox_message.status) if inbox_message else None
+        if inbox_message and step and request.thread_id and inbox.move(tx, step, inbox_message, reason=EDITED):
             show_anew(tx, threads.locked(tx, request.thread_id), inbox_message, operating_policy.reactions)
 
 

@@ -47,6 +47,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory, UserGroups
 from swarm.services.requests.asking import stop_waiting
 from swarm.services.requests.held import drop
+from swarm.services.requests.words import KnownMembers
 from swarm.services.rules import silence, task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import STOPPED_BY, lock_task
@@ -174,7 +175,7 @@ class Buttons:
         self._standings = standings
         self._team = me.team
         self._directory = directory
-        known = groups.known_members if groups else _nobody
+        known: KnownMembers = groups.known_members if groups else lambda _: None
         self._acts: Mapping[str, Act] = {**_ACTS, **_feedback_acts(me), DROP_ACTION: partial(drop, known=known)}
 
     async def press(self, press: ButtonPressed) -> PressResult:
@@ -226,10 +227,6 @@ def _concerned(tx: Transaction, press: ButtonPressed) -> list[str]:
     found = asked or runs.get(tx, subject) or tasks.get(tx, subject)
     posted = None if found else deliveries.get(tx, subject)
     return _names(tx, {found.agent_id if found else posted["agent_id"] if posted else None})
-
-
-def _nobody(_group_id: str) -> None:
-    """Stands for a Slack that does not tell who belongs to a group."""
 
 
 def _names(tx: Transaction, agent_ids: Collection[str | None]) -> list[str]:

@@ -387,7 +387,7 @@ def delay(tx: Transaction, message_id: str, agent_id: str | None, thread_id: str
 
 
 def ended_delays(tx: Transaction) -> list[str]:
-    """Returns the threads of held messages whose delay is over."""
+    """Returns the threads of delayed messages whose delay is over."""
     return sorted({row["thread_id"] for row in _ENDED_DELAYS.all(tx, now=tx.now)})
 
 

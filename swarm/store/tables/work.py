@@ -108,7 +108,7 @@ inbox_messages = Table(
     Column("claims", Integer, nullable=False),  # number of leases so far
     Column("order_key", BigInteger, nullable=False),
     Column("delay_reason", Text),  # the reason for a delay
-    Column("due_at", BigInteger),  # for a held message: when the delay ends
+    Column("due_at", BigInteger),  # for a delayed message: when the delay ends
     Column("lease_token", Text),  # its last lease
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),
