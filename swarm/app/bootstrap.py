@@ -409,7 +409,7 @@ def _slack_entry_point(
     return SlackEntryPoint(
         gateway,
         handle,
-        Buttons(database, operating_policy, standings, me, names).press,
+        Buttons(database, operating_policy, standings, me, names, names).press,
         stopped=RunControl(database, operating_policy, me.team, standings).stop_session,
         opened=Panes(database, operating_policy, me.team, standings, rosters).opened,
         requests=RequestDoor(gateway, services.decisions),

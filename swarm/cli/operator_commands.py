@@ -189,9 +189,9 @@ def explain(message: str) -> None:
         _out.print(f"\nescalated by {by}{reason}")
         _print_indented(escalation["effects"])
     for entry in found["entries"]:
-        _out.print(
-            f"\ninbox message {entry['inbox_message_id']} for {entry['agent'] or 'nobody yet'}: {entry['status']}"
-        )
+        waits = f", waits for {line_for_terminal(entry['waits_for'])}" if entry["waits_for"] else ""
+        agent = entry["agent"] or "nobody yet"
+        _out.print(f"\ninbox message {entry['inbox_message_id']} for {agent}: {entry['status']}{waits}")
         _print_steps(entry["timeline"])
         _print_indented(entry["deliveries"])
     for task in found["tasks"]:

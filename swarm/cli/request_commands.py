@@ -104,14 +104,13 @@ def _decide(
 
 @grants.command(name="list")
 def _list_grants() -> None:
-    """Show the valid permissions, who gave them, and how often they were used."""
-    table = Table(
-        Column("id", no_wrap=True), "agent", Column("tool", no_wrap=True), "scope", "given by", "expires", "uses"
-    )
+    """Show the valid permissions, whose work they cover, who gave them, and how often they were used."""
+    columns = (Column("id", no_wrap=True), "agent", Column("tool", no_wrap=True), "scope", "covers", "given by")
+    table = Table(*columns, "expires", "uses")
     for grant in operate("GET", "/grants")["grants"]:
         table.add_row(
-            grant["id"], grant["agent"], line_for_terminal(grant["tool"]), grant["scope"], grant["given_by"],
-            grant["expires_at"] or "never", str(grant["uses"]),
+            grant["id"], grant["agent"], line_for_terminal(grant["tool"]), grant["scope"], grant["covers"],
+            grant["given_by"], grant["expires_at"] or "never", str(grant["uses"]),
         )  # fmt: skip
     _out.print_rows(table, "No permission is given in advance.", below={"id": "tool"})
 
@@ -157,14 +156,14 @@ def _sentence(line: dict[str, Any]) -> str:
 
 
 def _policy(request: dict[str, Any]) -> str:
-    policy, requester = request["policy"], request["requester"]
+    policy, requesters = request["policy"], [one["id"] for one in request["requesters"]]
     people = [*policy["users"], *(f"group {group}" for group in policy["groups"])]
-    if policy["requester"] and requester:
-        people.append(f"the requester {requester['id']}")
+    if policy["requester"]:
+        people += [f"the requester {one}" for one in requesters]
     if policy["not_requester"]:
-        people.append("anybody but the requester" if not people else "but not the requester")
-    need = f"; {policy['need']} people are needed" if policy["need"] > 1 else ""
-    veto = "; one reject ends it" if policy["veto"] else ""
+        people.append("any member but the requester" if not people else "but not the requester")
+    need = f"; needs {policy['need']} approvals" if policy["need"] > 1 else ""
+    veto = "; one rejection ends it" if policy["veto"] else ""
     return f"{', '.join([*people, 'the operator'])}{need}{veto}"
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from swarm.config.agents import AgentSettings, RemoteAgentSettings
 from swarm.config.channels import ChannelSettings
 from swarm.domain.answers.agents import Dialect
-from swarm.domain.model.agents import LONGEST_NAME, RESERVED_NAMES
+from swarm.domain.model.agents import LONGEST_NAME, NEVER_NAMES
 
 NamedAgent = tuple[str, RemoteAgentSettings]
 
@@ -83,7 +83,7 @@ def name_of(agent_id: str, *, with_digest: bool = False) -> str:
     part of a digest, as do those whose plain name is taken (``with_digest``).
     """
     name = _NOT_IN_NAMES.sub("-", agent_id.lower()).strip("-")
-    if name and name not in RESERVED_NAMES and len(name) <= LONGEST_NAME and not with_digest:
+    if name and name not in NEVER_NAMES and len(name) <= LONGEST_NAME and not with_digest:
         return name
     digest = hashlib.sha256(agent_id.encode("utf-8", "replace")).hexdigest()[:_DIGEST_CHARACTERS]
     return f"{(name or 'agent')[: LONGEST_NAME - _DIGEST_CHARACTERS - 1].rstrip('-')}-{digest}"

@@ -51,7 +51,21 @@ def explain(reading: Reading, channel: str) -> list[SourcedSetting]:
         for path, value in _leaves(chosen)
     ]
     special = {"agent": _agent, "alerts.template": _template}
-    return [special[row.key](reading, channel, chosen, row) if row.key in special else row for row in rows]
+    rows = [special[row.key](reading, channel, chosen, row) if row.key in special else row for row in rows]
+    return [*rows, *_decisions(reading, channel)]
+
+
+def _decisions(reading: Reading, channel: str) -> Iterator[SourcedSetting]:
+    """Yields the rules of who decides here, and says which of them calls escape that name no tool."""
+    rules = reading.settings.decisions
+    here = [(place, rule) for place, rule in enumerate(rules) if rule.channel in (None, channel)]
+    for place, rule in here:
+        covers = [one for _, one in here if one.tool is None and one.agent in (None, rule.agent)]
+        gap = "" if rule.tool is None or covers else ": does not bind calls that name no tool; a rule without tool does"
+        value = {name: part for name, part in _plain(rule).items() if part not in (None, False, [])}
+        yield SourcedSetting(
+            key=f"decisions.{place}", value=value, source=(reading.origin("decisions") or _DEFAULT) + gap
+        )
 
 
 def _source(reading: Reading, channel: str, path: tuple[str, ...], value: object) -> str:

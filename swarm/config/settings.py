@@ -35,6 +35,7 @@ from swarm.domain.model.requests import MAX_NEED, DecisionPolicy
 from swarm.domain.model.runs import MOST_LOG_BYTES
 from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
+from swarm.domain.tool_names import tool_name_problem
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 
@@ -242,7 +243,9 @@ class DecisionSettings(Section):
 
     agent: str | None = Field(None, description="an agent's name, or a pattern such as deploy-*; null: all")
     channel: str | None = Field(None, pattern=CHANNEL_ID.pattern, description="a channel id; null: all")
-    tool: str | None = Field(None, description="a tool's name, or a pattern such as git*; null: also forms")
+    tool: str | None = Field(
+        None, description="a tool's name, or a pattern such as git*; null: also forms, and calls that name no tool"
+    )
     users: tuple[str, ...] = Field((), description="user ids of people who may decide")
     groups: tuple[str, ...] = Field((), description="ids of user groups (S…) whose members may decide")
     requester: bool = Field(False, description="the person for whom the agent works may decide")
@@ -265,6 +268,13 @@ class DecisionSettings(Section):
             veto=self.veto,
             direct_message=self.direct_message,
         )
+
+    @field_validator("tool")
+    @classmethod
+    def _can_match(cls, tool: str | None) -> str | None:
+        if tool is not None and (problem := tool_name_problem(tool)):
+            raise ValueError(f"no tool can have this name; {problem} is expected")
+        return tool
 
     @model_validator(mode="after")
     def _can_be_decided(self) -> DecisionSettings:

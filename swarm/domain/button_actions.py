@@ -41,11 +41,17 @@ DECIDE_ACTION: Final = "request_decide:"
 request's id.
 """
 
+FOR_EVERYBODY: Final = ":everybody"
+"""The end of the ``action_id`` of the button that decides "always" for everybody's work."""
+
 FORM_ACTION: Final = "request_form"
 """``action_id`` of the button that opens a request's form as a modal, and ``callback_id`` of the modal."""
 
 ARGUMENTS_ACTION: Final = "request_arguments"
 """``action_id`` of the button that shows all arguments of a tool call."""
+
+DROP_ACTION: Final = "swarm_drop_question"
+"""``action_id`` of the button that drops an agent's open questions in a thread; its value is the id of one of them."""
 
 _REASONS: Final = {reason.value: reason for reason in Reason}
 _UP: Final = "up"

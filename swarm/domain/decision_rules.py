@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import orjson
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.grants import GRANTS
+from swarm.domain.model.grants import GRANTS, Grant, GrantCovers
 from swarm.domain.model.requests import (
     APPROVALS,
+    BY_REQUESTER,
     MAX_ARGUMENT_BYTES,
     MAX_EXPIRES_SECONDS,
     MAX_FIELDS,
@@ -22,11 +24,15 @@ from swarm.domain.model.requests import (
     FieldType,
     FormField,
     HumanDecision,
+    HumanRequest,
     NewRequest,
     RequestAnswer,
     RequestStep,
     is_json,
 )
+from swarm.domain.tool_names import tool_name_problem
+
+_MAX_NAMED: Final = 5  # people in a sentence
 
 _STEPS: Final = {
     HumanDecision.REJECT: RequestStep.REJECT,
@@ -59,8 +65,22 @@ GroupMembers = Mapping[str, frozenset[str] | None]
 """The members of user groups; None for a group that Slack does not show."""
 
 
-def eligible_people(policy: DecisionPolicy, requester: str | None, members: GroupMembers) -> frozenset[str] | None:
-    """Returns everybody who may decide; None if that is not a known set of people."""
+def asked_policy(policy: DecisionPolicy, *, by_strangers: bool) -> DecisionPolicy:
+    """Returns who decides on a request that names nobody but its requesters.
+
+    If all of them are strangers, any member may decide who may use the agent there.
+    """
+    if by_strangers and policy.requester and not policy.names_people:
+        return replace(policy, requester=False, not_requester=True)
+    return policy
+
+
+def eligible_people(
+    policy: DecisionPolicy, requesters: Collection[str], members: GroupMembers, strangers: Collection[str] = ()
+) -> frozenset[str] | None:
+    """Returns everybody who may decide; None if that is not a known set of people. ``strangers`` are the requesters who
+    are not known to be members of the workspace.
+    """
     if policy.not_requester and not policy.names_people:
         return None
     found = set(policy.users)
@@ -69,29 +89,77 @@ def eligible_people(policy: DecisionPolicy, requester: str | None, members: Grou
         if people is None:
             return None
         found |= people
-    if policy.requester and requester:
-        found.add(requester)
-    if policy.not_requester and requester:
-        found.discard(requester)
+    if policy.requester:
+        found.update(one for one in requesters if one not in strangers)
+    if policy.not_requester:
+        found.difference_update(requesters)
     return frozenset(found)
 
 
-def why_not(policy: DecisionPolicy, requester: str | None, person: str, members: GroupMembers) -> str | None:
+def why_not(
+    policy: DecisionPolicy, requesters: Collection[str], person: str, members: GroupMembers, *, is_member: bool
+) -> str | None:
     """Returns the reason why a person may not decide, as a sentence; None if they may.
 
-    A group that Slack does not show permits nobody.
+    Guests and people of other workspaces may decide only if they are named, by id or by group, whoever asked. A group
+    that Slack does not show permits nobody.
     """
-    if policy.not_requester and person == requester:
+    if policy.not_requester and person in requesters:
         return "You asked for this, so somebody else has to decide."
-    if person in policy.users or (policy.requester and person == requester):
+    if is_named(policy, person, members):
         return None
-    if any(person in (members.get(group) or ()) for group in policy.groups):
-        return None
-    if policy.not_requester and not policy.names_people:
-        return None
+    is_open_to_members = policy.not_requester and not policy.names_people
+    if is_open_to_members or (policy.requester and person in requesters):
+        return None if is_member else "Only members of this workspace can decide this."
     if any(members.get(group) is None for group in policy.groups):
         return "Slack does not say who belongs to the user group that may decide, so nobody of it can decide now."
-    return "You are not among the people who may decide this."
+    return f"Only {deciders_text(policy, requesters)} can decide this."
+
+
+def is_named(policy: DecisionPolicy, person: str, members: GroupMembers) -> bool:
+    """Whether a policy names a person, by id or by group."""
+    return person in policy.users or any(person in (members.get(group) or ()) for group in policy.groups)
+
+
+def deciders_text(policy: DecisionPolicy, requesters: Collection[str]) -> str:
+    """Returns who may decide, in words. People are mentions in Slack's markup."""
+    people = dict.fromkeys([*(requesters if policy.requester else ()), *policy.users])
+    named = [f"<@{one}>" for one in people if not (policy.not_requester and one in requesters)]
+    if len(named) > _MAX_NAMED:
+        named = [*named[:_MAX_NAMED], f"{len(named) - _MAX_NAMED} others"]
+    if policy.groups:
+        named.append("a member of the user group on the card")
+    if policy.not_requester and not policy.names_people:
+        named = ["another member of this workspace"]
+    return " or ".join(filter(None, [", ".join(named[:-1]), *named[-1:]])) or "the operator"
+
+
+def may_cover(person: str, requesters: Collection[str], *, everybody: bool, is_named: bool) -> GrantCovers | None:
+    """Returns whose work a person's grant covers; None if the person may not give it.
+
+    Requesters allow their own work. The operator, and who is named in the operator's rules, allow it to everybody: with
+    the wish for it, or if the work is not their own.
+    """
+    if person == OPERATOR:
+        return GrantCovers.EVERYBODY
+    if person in requesters and not everybody:
+        return GrantCovers.GIVER
+    return GrantCovers.EVERYBODY if is_named else None
+
+
+def grant_counts(grant: Grant, request: HumanRequest, given: DecisionPolicy | None, *, by_members: bool) -> bool:
+    """Whether a grant for this tool may decide on a request, without asking.
+
+    ``given`` is the policy under which the grant was given: people cannot allow in one place what only others may allow
+    in another. ``by_members``: all requesters are members; strangers' work uses only the operator's grants.
+    """
+    if grant.given_by == OPERATOR:
+        return True
+    if not by_members or (request.policy != BY_REQUESTER and request.policy != given):
+        return False
+    if grant.covers is GrantCovers.EVERYBODY:
+        return not (request.policy.not_requester and grant.given_by in request.requesters)
+    return set(request.requesters) == {grant.given_by} and not request.policy.not_requester
 
 
 def check_policy(policy: DecisionPolicy) -> None:
@@ -113,9 +181,11 @@ def check_new(request: NewRequest) -> None:
     problems: dict[str, str] = dict(_field_problems(request.fields))
     if not request.title.strip():
         problems["title"] = "a short text that says what is asked"
-    names = (request.title, request.agent_request_id, request.key, request.tool.name if request.tool else "")
+    names = (request.title, request.agent_request_id, request.key)
     if any("\0" in name for name in names):
         problems["request"] = "names and ids without NUL characters"
+    if request.tool and (problem := tool_name_problem(request.tool.name)):
+        problems["tool.name"] = problem
     if not set(request.decisions) & APPROVALS:
         problems["decisions"] = "at least one that is not 'reject'"
     if HumanDecision.EDIT in request.decisions and request.tool is None:

@@ -104,6 +104,7 @@ class RequestShape(TypedDict):
     tool: ToolRequestShape | None
     policy: PolicyShape
     requester: PersonShape | None
+    requesters: list[PersonShape]
     agent: str
     thread: str | None
     run: AskingRunShape | None
@@ -128,6 +129,7 @@ class GrantShape(TypedDict):
     agent: str
     tool: str
     scope: str
+    covers: str
     thread: str | None
     given_by: str
     created_at: str
@@ -189,7 +191,8 @@ def request_shape(
             "need": request.policy.need,
             "veto": request.policy.veto,
         },
-        "requester": {"id": request.requester, "name": None} if request.requester else None,
+        "requester": _person(request.requester) if request.requester else None,
+        "requesters": [_person(one) for one in request.requesters],
         "agent": request.agent,
         "thread": request.thread_id,
         "run": _run(request),
@@ -200,6 +203,10 @@ def request_shape(
         "reason": request.reason,
         "answers": [_answer(request, answer, for_asker=for_asker) for answer in request.answers],
     }
+
+
+def _person(person: str) -> PersonShape:
+    return {"id": person, "name": None}
 
 
 def _run(request: HumanRequest) -> AskingRunShape | None:
@@ -215,6 +222,7 @@ def grant_shape(grant: Grant) -> GrantShape:
         "agent": grant.agent,
         "tool": grant.tool,
         "scope": grant.scope.value,
+        "covers": grant.covers.value,
         "thread": grant.thread_id,
         "given_by": grant.given_by,
         "created_at": to_iso(grant.created_at),

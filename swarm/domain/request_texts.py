@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from swarm.clock import to_iso
+from swarm.domain.model.grants import Grant
 from swarm.domain.model.requests import (
     OPERATOR,
     HumanDecision,
@@ -34,6 +35,12 @@ def card_text(request: HumanRequest) -> str:
     """Returns the text of a request for notifications and for the thread's transcript."""
     outcome = "" if request.is_open else f" ({outcome_text(request)})"
     return f"✋ {safe(request.title)}{safe(outcome)}"
+
+
+def granted_text(request: HumanRequest, grant: Grant) -> str:
+    """Returns what people read where a grant has approved a call without asking."""
+    whose = "my operator's" if grant.given_by == OPERATOR else f"<@{grant.given_by}>'s"
+    return f"✋ Allowed by {whose} grant: {safe(request.tool.name if request.tool else grant.tool)}"
 
 
 def outcome_text(request: HumanRequest) -> str:

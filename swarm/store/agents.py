@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.errors import Conflict
-from swarm.domain.model.agents import Agent, Instance, Load, Reach, Role
+from swarm.domain.model.agents import Agent, Instance, Load, Reach, Role, check_new_name
 from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.threads import Silence
 from swarm.store import history
@@ -179,8 +179,11 @@ def ensure(
 ) -> Agent:
     """Creates or updates an agent that the coordinator itself runs, without a token. Returns the agent.
 
-    Raises Conflict if the name belongs to an agent with a different reach.
+    Raises Conflict if the name belongs to an agent with a different reach, and Invalid for a reserved name, unless the
+    agent has it already.
     """
+    if by_name(tx, name) is None:
+        check_new_name(name)
     agent = Agent(
         id=new_id(),
         name=name,
@@ -209,8 +212,10 @@ def ensure(
 
 def rename(tx: Transaction, old: str, new: str, reach: Reach) -> bool:
     """Renames an agent, which keeps all that belongs to its id. Returns False if there is no agent of that reach with
-    the old name, or if an agent has the new name already.
+    the old name, or if an agent has the new name already. Raises Invalid for a reserved new name.
     """
+    if by_name(tx, new) is None:
+        check_new_name(new)
     renamed = bool(_RENAME.run(tx, old_name=old, new_name=new, of_reach=reach))
     if renamed and (agent := by_name(tx, new)):
         history.record(tx, "agent.rename", agent.id, agent_id=agent.id, reason=f"{old} is now {new}")

@@ -190,6 +190,7 @@ class DeliveryColumns(TypedDict, total=False):
     stops_run_id: str | None
     person: str | None  # the only user who sees a post
     request_id: str | None  # the request that the message shows
+    drops_request_id: str | None  # the request that the message's button drops
     removes: bool  # removes a reaction, or replaces the Retry button with the text of an update
 
 

@@ -139,7 +139,6 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
         ),
     ],
     "requests": [
-        _column(requests.c.requester),
         _column(grants.c.given_by, NOBODY),
         _Trace(where=audit.c.person == _of_person, by="of_person", change=update(audit).values(person=_NO_PERSON)),
         _Trace(where=request_drafts.c.person == _person, by="person", change=delete(request_drafts)),

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from sqlalchemy import Text, bindparam, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.grants import AuditKind, AuditLine, Grant, GrantScope
+from swarm.domain.model.grants import AuditKind, AuditLine, Grant, GrantCovers, GrantScope
 from swarm.domain.model.requests import HumanRequest
+from swarm.domain.tool_names import tool_key
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
@@ -23,7 +24,9 @@ _ADD = Statement(insert(grants).values(every_column(grants, revoked_at=None, use
 _FOR = Statement(
     _all.where(
         _g.agent_id == bindparam("agent_id"),
-        _g.tool == bindparam("tool"),
+        _g.tool.in_(
+            [bindparam("tool", type_=Text), bindparam("spelt", type_=Text)]
+        ),  # before 0031: as the asker spelt it
         or_(_g.thread_id.is_(None), _g.thread_id == bindparam("thread_id", type_=Text)),
         _is_valid,
     )
@@ -49,7 +52,10 @@ _grant = row_mapper(Grant)
 _line = row_mapper(AuditLine)
 
 
-def give(tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: float | None, given_by: str) -> Grant:
+def give(
+    tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: float | None, given_by: str, *,
+    covers: GrantCovers,
+) -> Grant:  # fmt: skip
     """Stores a permission for the tool of an approved request."""
     assert request.tool is not None  # checked when the request was asked
     grant_id = new_id()
@@ -57,8 +63,9 @@ def give(tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: flo
         tx,
         id=grant_id,
         agent_id=request.agent_id,
-        tool=request.tool.name,
+        tool=tool_key(request.tool.name),
         scope=scope.value,
+        covers=covers.value,
         thread_id=request.thread_id if scope is GrantScope.THREAD else None,
         request_id=request.id,
         given_by=given_by,
@@ -79,7 +86,8 @@ def use(
     tx: Transaction, agent_id: str, tool: str, thread_id: str | None, fits: Callable[[Grant], bool]
 ) -> Grant | None:
     """Returns a valid grant for a tool in a thread that fits, and counts its use; None if there is none."""
-    for row in _FOR.all(tx, agent_id=agent_id, tool=tool, thread_id=thread_id, now=tx.now, n=10):
+    names = {"tool": tool_key(tool), "spelt": tool}
+    for row in _FOR.all(tx, agent_id=agent_id, **names, thread_id=thread_id, now=tx.now, n=10):
         if fits(_grant(row)) and _USE.run(tx, grant_id=row["id"], now=tx.now):
             return _grant(row)
     return None

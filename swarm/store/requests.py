@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import BigInteger, Text, bindparam, delete, exists, func, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.inbox import UNDER_WAY
 from swarm.domain.model.requests import (
     REQUEST_TRANSITIONS,
     RESUME_TRANSITIONS,
@@ -49,7 +49,6 @@ from swarm.store.tables.work import inbox_messages, leases, tasks
 DECISIONS: Final = "decisions"
 """The topic that wakes callers who wait for a decision."""
 
-_UNDER_WAY: Final = (InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING)
 _r, _a, _dr = requests.c, request_answers.c, request_drafts.c
 _QUESTION: Final = TypeAdapter(NewRequest)
 _agent = select(agents.c.name).where(agents.c.id == _r.agent_id).scalar_subquery()
@@ -90,6 +89,20 @@ _OF_RUN = Statement(_all.where(_r.run_id == bindparam("run_id")).order_by(_r.id)
 _given_works = given(work_id=Text)
 _OF_WORKS = Statement(_all.join(_given_works, _given_works.c.work_id == _r.work_id).order_by(_r.id))
 _OPEN_IN_THREAD = Statement(_all.where(_r.thread_id == bindparam("thread_id"), _is_open).order_by(_r.id))
+_JOINED = Statement(_all.where(_r.joins == bindparam("id"), _r.joins.is_not(None), _is_open).order_by(_r.id))
+_joined_is_over = _r.joins.is_not(None) & ~exists().where(
+    _other.c.id == _r.joins, _other.c.status == literally(RequestStatus.OPEN)
+)
+_UNAPPROVED = Statement(
+    _all.where(
+        _r.agent_id == bindparam("agent_id"),
+        _r.thread_id == bindparam("thread_id", type_=Text),
+        _r.ended_at >= bindparam("since"),
+        _r.status.in_(
+            [literally(status) for status in (RequestStatus.REJECTED, RequestStatus.EXPIRED, RequestStatus.CANCELLED)]
+        ),
+    ).order_by(_r.id)
+)
 _given_threads = given(thread_id=Text)
 _THREADS_WITH_OPEN = Statement(
     select(_r.thread_id).distinct().join(_given_threads, _given_threads.c.thread_id == _r.thread_id).where(_is_open)
@@ -111,12 +124,14 @@ _stopped_run = exists().where(
 _task_is_over = exists().where(tasks.c.id == _r.task_id, tasks.c.ended_at.is_not(None))
 _message_is_over = exists().where(
     inbox_messages.c.id == _r.work_id,
-    inbox_messages.c.status.not_in([literally(status) for status in sorted(_UNDER_WAY)]),
+    inbox_messages.c.status.not_in([literally(status) for status in sorted(UNDER_WAY)]),
 )
 _lease_is_over = (_r.asker == literally(Asker.LIVE)) & ~exists().where(
     leases.c.token == _r.lease_token, leases.c.ended_at.is_(None)
 )
-_is_without_work = _is_open & or_(_stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over)
+_is_without_work = _is_open & or_(
+    _joined_is_over, _stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over
+)
 _WITHOUT_WORK = Statement(_all.where(_is_without_work).order_by(_r.id).limit(AT_MOST_N))
 _IS_ANY_DUE = Statement(
     select(
@@ -126,8 +141,10 @@ _IS_ANY_DUE = Statement(
     )
 )
 _IS_WITHOUT_WORK = Statement(select(_r.id).where(_r.id == bindparam("id"), _is_without_work))
-_BY_STATUS = Statement(_all.where(_r.status == bindparam("status")).order_by(_r.id.desc()).limit(AT_MOST_N))
-_RECENT = Statement(_all.order_by(_r.id.desc()).limit(AT_MOST_N))
+_BY_STATUS = Statement(
+    _all.where(_r.status == bindparam("status"), _r.joins.is_(None)).order_by(_r.id.desc()).limit(AT_MOST_N)
+)
+_RECENT = Statement(_all.where(_r.joins.is_(None)).order_by(_r.id.desc()).limit(AT_MOST_N))
 _MOVES = {
     step: Statement(
         update(requests)
@@ -137,6 +154,9 @@ _MOVES = {
     for step, transition in REQUEST_TRANSITIONS.items()
 }
 _FREE_KEY = Statement(update(requests).where(_r.id == bindparam("request_id")).values(key=_r.key + ":" + _r.id))
+_REMARK = Statement(
+    update(requests).where(_r.id == bindparam("request_id"), _is_open).values(reason=bindparam("new_reason"))
+)
 _RESUMES = {
     step: Statement(
         update(requests)
@@ -163,7 +183,7 @@ _KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_draft
 _is_needed = or_(
     exists().where(
         inbox_messages.c.id == _r.work_id,
-        inbox_messages.c.status.in_([literally(status) for status in sorted(_UNDER_WAY)]),
+        inbox_messages.c.status.in_([literally(status) for status in sorted(UNDER_WAY)]),
     ),
     exists().where(tasks.c.id == _r.task_id, tasks.c.ended_at.is_(None)),
 )
@@ -181,7 +201,8 @@ class Waiting:
     inbox_message_ids: tuple[str, ...] = ()
     task_id: str | None = None
     run_id: str | None = None
-    requester: str | None = None
+    requesters: tuple[str, ...] = ()  # Slack user ids
+    joins: str | None = None  # the open request whose end it waits for
     asker: Asker = Asker.DURABLE
 
 
@@ -199,13 +220,14 @@ def add(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[HumanReques
         inbox_message_ids=orjson.dumps(waiting.inbox_message_ids).decode(),
         lease_token=waiting.lease_token,
         asker=waiting.asker.value,
-        requester=waiting.requester,
+        requesters=orjson.dumps(waiting.requesters).decode(),
         tool=new.tool.name if new.tool else None,
         digest=new.tool.digest if new.tool else None,
         agent_request_id=new.agent_request_id,
         payload=_QUESTION.dump_json(new).decode(),
-        expires_at=None if new.expires_seconds is None else tx.now + int(new.expires_seconds * SECOND),
-        tell_at=tx.now if new.policy.direct_message else None,
+        expires_at=None if waiting.joins or new.expires_seconds is None else tx.now + int(new.expires_seconds * SECOND),
+        joins=waiting.joins,
+        tell_at=tx.now if new.policy.direct_message and not waiting.joins else None,
         now=tx.now,
     )
     row = _OF_KEY.first(tx, key=new.key)
@@ -264,9 +286,21 @@ def is_any_sent(tx: Transaction, work_id: str) -> bool:
     return any(one.resume is ResumeStatus.SENT for one in of_works(tx, [work_id]).get(work_id, ()))
 
 
-def open_in_thread(tx: Transaction, thread_id: str) -> list[HumanRequest]:
-    """Returns the open requests of a thread, in order."""
-    return _with_answers(tx, _OPEN_IN_THREAD.all(tx, thread_id=thread_id))
+def unapproved(tx: Transaction, waiting: Waiting, since: int) -> list[HumanRequest]:
+    """Returns the agent's requests in the thread of a piece of work that ended since a time without an approval."""
+    rows = _UNAPPROVED.all(tx, agent_id=waiting.agent_id, thread_id=waiting.thread_id, since=since)
+    return _with_answers(tx, rows)
+
+
+def open_in_thread(tx: Transaction, thread_id: str, *, with_joined: bool = False) -> list[HumanRequest]:
+    """Returns the open requests of a thread, in order; those that have joined another one only if they are wanted."""
+    found = _with_answers(tx, _OPEN_IN_THREAD.all(tx, thread_id=thread_id))
+    return [request for request in found if with_joined or request.joins is None]
+
+
+def joined(tx: Transaction, request_id: str) -> list[HumanRequest]:
+    """Returns the open requests of other work that wait for the end of a request."""
+    return _with_answers(tx, _JOINED.all(tx, id=request_id))
 
 
 def threads_with_open(tx: Transaction, thread_ids: Collection[str]) -> set[str]:
@@ -324,6 +358,11 @@ def move(tx: Transaction, step: RequestStep, request: HumanRequest, reason: str 
     _record(tx, f"request.{step}", request, reason)
     tx.wake(DECISIONS)
     return True
+
+
+def remark(tx: Transaction, request: HumanRequest, text: str) -> bool:
+    """Stores a remark for the cards of an open request. Returns False if it has ended."""
+    return bool(_REMARK.run(tx, request_id=request.id, new_reason=text))
 
 
 def free_key(tx: Transaction, request: HumanRequest) -> None:
@@ -413,5 +452,5 @@ _mapped = row_mapper(HumanRequest)
 
 def _request(row: Row) -> HumanRequest:
     question = _QUESTION.validate_json(row["payload"])
-    ids = tuple(orjson.loads(row["inbox_message_ids"]))
-    return _mapped({**row, "inbox_message_ids": ids, **{name: getattr(question, name) for name in _IN_PAYLOAD}})
+    lists = {name: tuple(filter(None, orjson.loads(row[name]))) for name in ("inbox_message_ids", "requesters")}
+    return _mapped({**row, **lists, **{name: getattr(question, name) for name in _IN_PAYLOAD}})

@@ -18,7 +18,6 @@ from swarm.store.bridge.statements import (
     every_column,
     first_of_each,
     given,
-    literally,
     may,
     row_mapper,
 )
@@ -38,7 +37,7 @@ class Task(TaskFacts):
     claims: int
     order_key: int
     lease_token: str | None
-    by_strangers: bool  # requested by strangers only
+    by_strangers: bool  # requested by strangers, alone or with members
     instruction: str | None  # the text before the task for its agent, after a person's Retry
 
 
@@ -65,13 +64,7 @@ _by_id = select(tasks).where(_t.id == bindparam("id"))
 _GET = Statement(_by_id)
 _GET_LOCKED = Statement(_by_id.with_for_update(key_share=True))
 _given_lanes = given(agent_id=Text, lane_id=Text)
-_is_first_due = (
-    (_t.agent_id == _given_lanes.c.agent_id)
-    & (_t.lane_id == _given_lanes.c.lane_id)
-    & (_t.status == literally(TaskStatus.PENDING))
-    & _t.delay_reason.is_(None)
-    & _t.ended_at.is_(None)
-)
+_is_first_due = (_t.agent_id == _given_lanes.c.agent_id) & (_t.lane_id == _given_lanes.c.lane_id) & queues.is_task_due
 _FIRST_DUE = Statement(first_of_each(_given_lanes, tasks, _is_first_due, _t.order_key))
 _CLAIM = Statement(
     update(tasks)

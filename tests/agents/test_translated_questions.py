@@ -12,6 +12,7 @@ from swarm.domain.answers.events import (
     Failed,
     Interrupted,
 )
+from swarm.domain.answers.questions import why_unaskable
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, Option, ToolRequest, options
 from tests.agents.wire_events import (
     FINISHED,
@@ -208,3 +209,21 @@ def test_arguments_that_are_too_long_to_be_shown_cannot_be_edited() -> None:
     assert asked.prompt == "Delete?\n\nThe arguments of this call are too long to be shown."
     assert asked.decisions == (HumanDecision.APPROVE, HumanDecision.REJECT)
     assert request(asked).fields  # the question's own
+
+
+@pytest.mark.req("HITL-11")
+@pytest.mark.parametrize("name", ["dep\u200bloy", "dеploy", "x" * 150, "\u200b"])
+def test_a_tools_name_that_misleads_people_is_neither_cleaned_nor_cut_but_refused(name: str) -> None:
+    streamed = {"id": "i1", "reason": "tool_call", "toolCallId": "t1", "message": "Go?"}
+    named = {"id": "i1", "reason": "x", "message": "Go?", "payload": {"tool_name": name, "tool_args": {"a": 1}}}
+    langchain = {"id": "i1", "reason": "x", "payload": {"action_requests": [{"name": name, "args": {}}]}}
+    caipe = {"id": "i1", "reason": "tool_approval", "payload": {"tool_name": name, "tool_args": {}}}
+    for events in (
+        [tool(name=name), arguments("{}"), tool_end(), interrupt(streamed)],
+        [interrupt(named)],
+        [interrupt(langchain)],
+        [interrupt(caipe)],
+    ):
+        told = translated(*events)[-1]
+        assert isinstance(told, Interrupted)
+        assert "tool.name" in (why_unaskable(told.asked) or "")

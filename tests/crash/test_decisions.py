@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.button_actions import DROP_ACTION, RETRY_RUN_ACTION
 from tests.crash.scene import both_engines
 from tests.support.caipe import Caipe, Shape
 from tests.support.deleter import Deleter
@@ -107,7 +107,15 @@ def _model(request: Request) -> Reply:
 
 
 @pytest.fixture
-async def scene(database: str | Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+def rules() -> str:
+    """More settings."""
+    return ""
+
+
+@pytest.fixture
+async def scene(
+    database: str | Path, rules: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Scene]:
     agent, services = Deleter(), {"old": Caipe(Shape.OLD), "present": Caipe(Shape.PRESENT)}
     tree = tmp_path_factory.mktemp("tree")
     async with contextlib.AsyncExitStack() as stack:
@@ -119,7 +127,7 @@ async def scene(database: str | Path, tmp_path: Path, tmp_path_factory: pytest.T
             stage.use_sqlite(database)
         else:
             stage.use_postgres(database)
-        (tmp_path / "swarm.yaml").write_text(SETTINGS.format(tree=tree, **urls))
+        (tmp_path / "swarm.yaml").write_text(SETTINGS.format(tree=tree, **urls) + rules)
         http = await stack.enter_async_context(http_client(timeout=30))
         await stage.start_twin(rates=False)
         await stage.start_coordinator()
@@ -205,6 +213,64 @@ async def test_every_asker_continues_once_with_what_was_decided_after_a_kill(sce
     await wait_until(lambda: _all_accepted(scene), what="all decisions have been received")
 
 
+@both_engines
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("rules", ["decisions: [{not_requester: true}]\n"])
+async def test_a_bystander_gets_nobody_around_four_eyes_whoever_asks_and_whatever_is_killed(scene: Scene) -> None:
+    begun = [
+        (await scene.twin.say("swarm#ada delete it"), CARD),
+        (await scene.twin.say("swarm#present delete a.txt"), CARD),
+        (await scene.twin.say("swarm#helper write it"), WRITE),
+    ]
+    cards = {ts: (await scene.cards(ts, title=title))[0]["ts"] for ts, title in begun}
+    for ts in cards:
+        await scene.twin.say("interesting", user="bob", thread=ts)
+    await wait_until(partial(_whispers, scene, "reads your message once", 3), what="bob is told in each thread")
+    await scene.stage.restart_coordinator()
+    for card in cards.values():
+        assert (await scene.twin.ask("POST", "actions", json=_pressed(card, "alice")))["ok"]
+    await wait_until(partial(_whispers, scene, "somebody else has to decide", 1), what="alice is refused")
+    opened = (await scene.operator.get("/requests?status=open"))["requests"]
+    assert [[one["id"] for one in request["requesters"]] for request in opened] == [[opened[0]["requester"]["id"]]] * 3
+    assert (len(scene.agent.runs), scene.services["present"].ran) == (1, [])
+
+    for card in cards.values():
+        assert (await scene.twin.ask("POST", "actions", json=_pressed(card, "carol")))["ok"]
+    for ts, title in begun[::2]:  # they ask bob's own question next
+        await scene.cards(ts, 2, title=title)
+    await scene.twin.until(begun[1][0], lambda seen: any("you say: interesting" in one for one in seen.answers))
+    assert [bool(run.resume) for run in scene.agent.runs] == [False, True, False]
+    bodies = scene.services["present"].bodies
+    assert ["resume_data" in body for body in bodies] == [False, True, False]
+    assert (scene.agent.deleted, scene.services["present"].ran) == (["0.txt"], [{"path": "a.txt"}])
+    assert (scene.tree / "notes.txt").read_text() == "once\n"
+
+
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+async def test_what_is_dropped_reaches_every_asker_as_dismissed_before_the_messages_that_waited(scene: Scene) -> None:
+    begun = [
+        (await scene.twin.say("swarm#ada delete it"), CARD),
+        (await scene.twin.say("swarm#present delete a.txt"), CARD),
+    ]
+    for ts, title in begun:
+        await scene.cards(ts, title=title)
+        await scene.twin.say("never mind", thread=ts)
+    threads = [ts for ts, _ in begun]
+    whispers = await wait_until(partial(_private, scene, threads), what="alice may drop them")
+    for whisper in whispers:
+        pressed = {"user": "alice", "channel": "general", "ts": whisper["ts"], "action_id": DROP_ACTION}
+        assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
+    await scene.twin.until(threads[1], lambda seen: any("you say: never mind" in one for one in seen.answers))
+    await wait_until(lambda: _has_run(scene, 3), what="ada has the message")
+    assert ["dropped by" in str(entry.payload) for entry in scene.agent.runs[1].resume or ()] == [True]
+    assert [bool(run.resume) for run in scene.agent.runs] == [False, True, False]
+    bodies = scene.services["present"].bodies
+    assert ["resume_data" in body for body in bodies] == [False, True, False]
+    assert '"decision":"reject"' in bodies[1]["resume_data"]
+    assert (scene.agent.deleted, scene.services["present"].ran) == ([], [])
+
+
 @pytest.mark.req("HITL-02", "HITL-04", "HITL-05", "HITL-08")
 async def test_several_cards_are_decided_by_who_may_and_resumed_together(scene: Scene) -> None:
     scene.agent.asks = 3
@@ -254,6 +320,27 @@ async def test_a_decision_at_one_process_is_carried_out_whichever_process_is_kil
         await killed.start_coordinator()
         at_other = Visitor(base=other.base, token=scene.operator.token, http=scene.operator.http)
     assert 1 <= len(scene.agent.deleted) <= 2
+
+
+def _pressed(card: str, user: str) -> dict[str, str]:
+    return {"user": user, "channel": "general", "ts": card, "action_id": "request_decide:approve"}
+
+
+async def _has_run(scene: Scene, count: int) -> bool:
+    return len(scene.agent.runs) >= count
+
+
+async def _private(scene: Scene, threads: list[str]) -> list[dict[str, Any]]:
+    """What only alice sees with the button in these threads, once it is there in each."""
+    seen = [one for ts in threads for one in await scene.twin.messages(thread_ts=ts, user="alice")]
+    found = [one for one in seen if one["subtype"] == "ephemeral" and DROP_ACTION in str(one["blocks"])]
+    return found if len(found) == len(threads) else []
+
+
+async def _whispers(scene: Scene, text: str, count: int) -> bool:
+    """Whether so many texts were shown to one person only."""
+    calls = await scene.twin.calls("chat.postEphemeral", ok=True)
+    return sum(text in call["args"]["text"] for call in calls) >= count
 
 
 async def _agent_is_known(stage: Stage, http: httpx2.AsyncClient) -> None:

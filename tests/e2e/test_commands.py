@@ -117,7 +117,7 @@ async def several_things_are_stopped_one_by_one(people: People, lead: Visitor) -
     assert (await people.twin.ask("POST", "actions", json=pressed))["ok"]
     (told,) = await people.twin.calls("chat.postEphemeral")
     assert (told["args"]["user"], told["args"]["text"]) == ("U000ALICE", "It is being stopped.")
-    assert (await people.types("tasks")) == "Open tasks: Do two"
+    assert (await people.types("tasks")) == "Open work: Do two"
 
 
 async def asked(lead: Visitor) -> dict[str, Any]:
@@ -139,7 +139,7 @@ async def tasks_can_be_stopped(people: People, lead: Visitor, trigger: dict[str,
     assert "Nothing of yours runs here." in await people.types("stop", user="bob")
     await people.home_with("alice", "Count the lines")
     assert await people.types("stop") == "It is being stopped."
-    assert "You have no open tasks" in await people.types("tasks")
+    assert "Nothing of yours is open" in await people.types("tasks")
 
 
 async def messages_can_be_stopped(people: People, lead: Visitor) -> None:

@@ -46,7 +46,8 @@ from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT
 from swarm.services.runs.run_control import ENDED_TEXT, STOPPED_TEXT
 from swarm.services.tasks.tasks import brief
 from swarm.store.runs import remarks
-from tests.services.test_requests import Asking
+from tests.services.test_requests import APPROVAL, Asking
+from tests.support.live import Scripted, ends, hired, playing
 from tests.support.runs import asked, begun, now
 from tests.support.tasks import is_work
 from tests.support.world import BOT, ME, World, holding, said
@@ -184,6 +185,22 @@ async def test_tasks_are_the_persons_own_and_those_of_the_conversation(world: Wo
     assert [work.task_id for work in here.others] == [other]
     assert here.own[0].link.startswith("https://team.slack.example/archives/C1/p17")
     assert ([work.task_id for work in elsewhere.own], elsewhere.others) == ([own], ())
+
+
+@pytest.mark.req("HITL-09")
+async def test_messages_that_wait_for_a_decision_or_behind_it_are_listed_too(world: World) -> None:
+    ada = Scripted()
+    ada.scripts += [ends(APPROVAL)] * 2
+    async with playing(world, hired("ada", ada)) as show:
+        roots = [await world.says(f"{BOT} push {number}") for number in (1, 2)]
+        for root in roots:
+            await show.over(root)
+        await world.says("faster", thread=roots[0], by="U2")
+        found = await answered(world, "tasks")
+    assert isinstance(found, WorkList)
+    assert [(work.title, work.state) for work in found.own] == [
+        ("push 1", WorkState.ASKING), ("push 2", WorkState.ASKING),
+    ]  # fmt: skip
 
 
 async def test_the_button_of_a_listed_task_stops_it_and_says_so(world: World) -> None:

@@ -348,14 +348,16 @@ async def test_a_message_from_before_the_question_is_no_answer_to_it(world: Worl
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT} deploy")
         await wait_until(lambda: shown_of(show, root))
-        await world.says("to dev, please", thread=root)
+        earlier = await world.says("to dev, please", thread=root)
         go_on.set()
-        await show.over(root, 2)
-        (before, after) = await show.runs(root)
+        await show.over(root)
+        (before,) = await show.runs(root)
         (asked,) = await world.database.read(requests.of_run, before.id)
-    assert (before.status, after.status, asked.status) == (RunStatus.WAITING, RunStatus.ANSWERED, RequestStatus.OPEN)
-    assert texts_of(ada.inputs[1]) == ["to dev, please"]
-    assert ada.inputs[1].decided == ()
+        assert (asked.status, await status(world, earlier)) == (RequestStatus.OPEN, InboxStatus.UNREAD)
+        await world.says("yes", thread=root)
+        await show.over(root, 3)
+    assert [[one.values for one in run.decided] for run in ada.inputs] == [[], [{"answer": "yes"}], []]
+    assert texts_of(ada.inputs[2]) == ["to dev, please"]
 
 
 async def shown_of(show: object, root: SlackMessage) -> object:

@@ -260,8 +260,7 @@ async def test_who_may_not_speak_here_has_no_say(world: World) -> None:
         await because(ruled, answer, Reason.OTHER, key="3", by="U2"),
         await ruled.buttons.press(pressed(FEEDBACK_FORM, answer, key="4", by="U2", text="no")),
     ]
-    assert str(told[0]).startswith("You may not do that here")
-    assert told[1:] == [None] * 3, "a refusal is said once"
+    assert all(str(text).startswith("You may not do that here") for text in told)
     assert await opinions(world, answer) == {"U2": (Opinion.DOWN, None)}
     assert await world.poll(await world.lead("other")) == []
 

@@ -15,6 +15,7 @@ from swarm.domain.errors import Invalid
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import (
     DecisionPolicy,
+    DecisionRule,
     FieldType,
     FormField,
     HumanDecision,
@@ -284,12 +285,14 @@ async def test_a_grant_does_not_decide_where_only_others_may(asking: Asking, wor
 @pytest.mark.req("HITL-07")
 async def test_a_grant_counts_under_the_policy_under_which_it_was_given(asking: Asking) -> None:
     policy = DecisionPolicy(users=("U2", "U3"))
+    asking.world.rule(DecisionRule(policy=policy))
     request = await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS), policy=policy)
     await asking.decide(request, D.APPROVE_ALWAYS, by="U2")
     await asking.begin()
     assert (await asking.ask(tool=PUSH, policy=policy)).status is RequestStatus.APPROVED
     await asking.begin()
-    assert (await asking.ask(tool=PUSH, policy=DecisionPolicy(users=("U4",)))).is_open
+    asking.world.rule(DecisionRule(policy=DecisionPolicy(users=("U4",))))
+    assert (await asking.ask(tool=PUSH)).is_open
 
 
 @pytest.mark.req("HITL-07")
@@ -403,6 +406,7 @@ async def test_nothing_of_a_forgotten_person_is_left_in_requests(asking: Asking,
     ann, word = "UANN0042", "zebra-4711"
     policy = DecisionPolicy(users=(ann, "U1"), need=2)
     fields = (FormField(name="note"), FormField(name="pin", secret=True))
+    world.rule(DecisionRule(policy=policy))
     request = await asking.ask(fields=fields, policy=policy, tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS))
     await world.services.decisions.keep(request.id, ann, {"note": word})
     await asking.decide(request, values={"note": "mine"})
@@ -410,7 +414,7 @@ async def test_nothing_of_a_forgotten_person_is_left_in_requests(asking: Asking,
     other = await asking.ask(await work_of(world, asking.lead), key="q2", fields=fields, policy=policy)
     await world.services.decisions.keep(other.id, ann, {"note": word})
     await asking.decide(other, by=ann, values={"note": word, "pin": word})
-    await world.change(f"UPDATE requests SET requester = '{ann}'")
+    await world.change(f'UPDATE requests SET requesters = \'["U1","{ann}"]\'')
     await world.says("hello", thread=asking.root, by=ann)
     await world.services.people.forget(ann)
     assert await places_of(world.database, word, ann) == {}

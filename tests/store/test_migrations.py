@@ -349,6 +349,32 @@ BEFORE_OWNERS = (
 )
 
 
+@pytest.mark.req("HITL-09")
+def test_the_migration_to_requesters_keeps_the_requester_and_narrows_the_grants_of_members(
+    empty_database_url: str,
+) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0030")
+        connection.exec_driver_sql(f"{_AGENT} ('a1', 'helper', 'lead', '', '[]', 1, NULL, 'builtin')")
+        for number, requester in ((1, "'U1'"), (2, "NULL")):
+            connection.exec_driver_sql(f"{_REQUEST} ('q{number}', 'q{number}', {requester}, {_ASKED_BEFORE})")
+        for number, person in ((1, "operator"), (2, "U1")):
+            connection.exec_driver_sql(f"{_GRANT} ('g{number}', 'a1', 't', 'always', 'q1', '{person}', 1, 0)")
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        found = connection.exec_driver_sql("SELECT requesters FROM requests ORDER BY id").scalars().all()
+        covers = connection.exec_driver_sql("SELECT covers FROM grants ORDER BY id").scalars().all()
+        assert (found, covers) == (['["U1"]', "[]"], ["everybody", "giver"])
+
+
+_REQUEST = (
+    "INSERT INTO requests (id, key, requester, agent_id, work_id, inbox_message_ids, lease_token, asker, status,"
+    " resume, agent_request_id, payload, created_at) VALUES "
+)
+_ASKED_BEFORE = "'a1', 'w', '[]', 'l', 'durable', 'open', 'none', '', '{}', 1"
+_GRANT = "INSERT INTO grants (id, agent_id, tool, scope, request_id, given_by, created_at, uses) VALUES "
+
+
 @pytest.mark.req("HITL-03")
 def test_the_migration_to_requests_asks_what_is_open_also_of_runs_that_were_ending(empty_database_url: str) -> None:
     with migrations._locked(empty_database_url) as connection:

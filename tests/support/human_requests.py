@@ -47,7 +47,7 @@ def human_request(**more: Any) -> HumanRequest:
         "asker": Asker.DURABLE,
         "status": RequestStatus.OPEN,
         "resume": ResumeStatus.NONE,
-        "requester": "U000ALICE",
+        "requesters": ("U000ALICE",),
         "title": "May I deploy?",
         "prompt": "",
         "fields": (),

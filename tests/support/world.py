@@ -9,6 +9,7 @@ from typing import Self
 from swarm.clock import ManualClock
 from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.requests import DecisionRule
 from swarm.domain.model.threads import (
     Author,
     AuthorKind,
@@ -162,6 +163,11 @@ class World:
         """Somebody writes into #general, or into the thread of a message."""
         thread_ts = thread.root_ts if thread else None
         return await self.hears(said(text, by=by, thread_ts=thread_ts, channel=thread.channel if thread else "C1"))
+
+    def rule(self, *rules: DecisionRule) -> None:
+        """From now on the operator's rules say who decides on requests."""
+        book = self.operating_policy.book
+        book.current = replace(book.current, decisions=rules)
 
     # Agents
 

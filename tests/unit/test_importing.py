@@ -298,6 +298,25 @@ def test_a_share_of_the_context_is_no_number_of_messages(folder: Path, imports: 
 # `swarm config explain`
 
 
+@pytest.mark.req("HITL-11")
+def test_the_rules_of_who_decides_say_which_calls_escape_them(folder: Path) -> None:
+    (folder / "swarm.yaml").write_text(
+        "decisions: [{tool: deploy, users: [U1]}, {channel: C0OTHER, users: [U2]},"
+        " {agent: ops, tool: 'git*', users: [U3]},"
+        " {agent: ops, users: [U4]}]"
+    )
+    reading = read({}, folder=folder, user_home=folder / "nobody")
+    found = {one.key: one for one in explain(reading, "C0OWN") if one.key.startswith("decisions")}
+    assert {key: one.value for key, one in found.items()} == {
+        "decisions.0": {"tool": "deploy", "users": ["U1"], "need": 1},
+        "decisions.2": {"agent": "ops", "tool": "git*", "users": ["U3"], "need": 1},
+        "decisions.3": {"agent": "ops", "users": ["U4"], "need": 1},
+    }
+    gaps = [key for key, one in found.items() if "does not bind calls that name no tool" in one.source]
+    assert gaps == ["decisions.0"]
+    assert found["decisions.3"].source == "swarm.yaml: decisions"
+
+
 @pytest.mark.req("CHAN-01")
 def test_each_value_of_a_channel_comes_with_its_source(folder: Path) -> None:
     (folder / "swarm.yaml").write_text(

@@ -16,6 +16,7 @@ from swarm.domain.button_actions import (
     feedback_value,
 )
 from swarm.slack.incoming.payloads import button_pressed, session_stopped
+from swarm.slack.outgoing.ephemerals import MOST_A_MINUTE, SLOW_TEXT, PrivateAnswers
 from tests.support.every import every
 
 PAYLOAD: dict[str, Any] = {
@@ -120,3 +121,13 @@ def test_feedback_survives_the_way_through_a_button(run_id: str, is_good: bool) 
 @every("value", ["", "up", ":up", "turn:sideways", "turn:"])
 def test_a_value_that_is_no_feedback_of_ours_is_none(value: str) -> None:
     assert feedback_of(value) is None
+
+
+@pytest.mark.req("HITL-13")
+def test_private_answers_are_limited_by_minute_and_person() -> None:
+    now = [0.0]
+    answers = PrivateAnswers(lambda: now[0])
+    assert [answers.next("U1", "no") for _ in range(13)] == ["no"] * MOST_A_MINUTE + [SLOW_TEXT, None, None]
+    assert answers.next("U2", "no") == "no"
+    now[0] = 60.0
+    assert answers.next("U1", "no") == "no"

@@ -112,24 +112,28 @@ def test_an_open_request_says_what_is_asked_by_whom_who_may_decide_and_until_whe
         (DecisionPolicy(requester=True), None, "the operator may decide"),
         (DecisionPolicy(requester=True, users=("U2",)), "U1", "<@U1> and <@U2> may decide"),
         (DecisionPolicy(groups=("S1TEAM",)), "U1", "<!subteam^S1TEAM> may decide"),
-        (DecisionPolicy(not_requester=True), "U1", "everybody but <@U1> may decide"),
+        (DecisionPolicy(not_requester=True), "U1", "any member but <@U1> may decide"),
         (DecisionPolicy(not_requester=True, users=("U1", "U2")), "U1", "<@U2>, but not <@U1>, may decide"),
         (DecisionPolicy(users=("<!channel>",)), None, "&lt;!channel&gt; may decide"),
-        (DecisionPolicy(users=("U1",), veto=True), None, "one reject is enough"),
+        (DecisionPolicy(users=("U1",), veto=True), None, "one rejection ends it"),
         (DecisionPolicy(users=tuple(f"U{n}" for n in range(10, 40))), None, "<@U19> and 20 others may decide"),
     ],
 )
 @pytest.mark.req("HITL-02")
 def test_the_policy_stands_there_in_words(policy: DecisionPolicy, requester: str | None, expected: str) -> None:
-    assert expected in card(human_request(policy=policy, requester=requester))[-1]["elements"][1]["text"]
+    assert (
+        expected
+        in card(human_request(policy=policy, requesters=(requester,) if requester else ()))[-1]["elements"][1]["text"]
+    )
 
 
 @pytest.mark.req("HITL-02")
 def test_of_several_who_have_to_approve_those_who_have_are_named() -> None:
     policy = DecisionPolicy(users=("U1", "U2", "U3"), need=2)
     text = words(card(human_request(policy=policy, answers=(answer("U1"), answer("U3", _D.REJECT)))))
-    assert "2 people have to approve · 1 of 2 approved: <@U1> · rejected by <@U3>" in text
-    assert "nobody has approved yet" in words(card(human_request(policy=policy)))
+    assert "needs 2 approvals (1 so far: <@U1>) · rejected by <@U3>" in text
+    veto = DecisionPolicy(users=("U1", "U2"), need=2, veto=True)
+    assert "needs 2 approvals (0 so far); one rejection ends it" in words(card(human_request(policy=veto)))
     assert "without a time limit" in words(card(human_request(expires_at=None)))
 
 
@@ -189,14 +193,32 @@ def test_a_permission_for_longer_is_confirmed_with_its_end() -> None:
     rows = [
         [element["text"]["text"] for element in block["elements"]] for block in blocks if block["type"] == "actions"
     ]
-    assert rows == [["Approve", "Reject"], ["Allow in this thread", "Always allow"]]
+    assert rows == [["Approve", "Reject"], ["Allow here", "Allow for my work"]]
     found = buttons(blocks)
     thread, always = (found[f"{DECIDE_ACTION}{one}"]["confirm"]["text"]["text"] for one in decisions[2:])
-    assert thread == f"writer may use deploy in this thread for the next {THREAD_GRANT_SECONDS // 86_400} days, " + (
-        "without asking anybody."
-    )
-    assert f"everywhere for the next {ALWAYS_GRANT_SECONDS // 86_400} days" in always
+    asks = "days without asking, for work that you ask for."
+    assert thread == f"writer may use deploy in this thread for {THREAD_GRANT_SECONDS // 86_400} {asks}"
+    assert always == f"writer may use deploy everywhere for {ALWAYS_GRANT_SECONDS // 86_400} {asks}"
     assert "confirm" not in found[f"{DECIDE_ACTION}approve"]
+
+
+@every(
+    ("policy", "labels"),
+    [
+        (DecisionPolicy(requester=True), ["Allow here", "Allow for my work"]),
+        (DecisionPolicy(users=("U2",)), ["Allow here", "Allow for everybody"]),
+        (DecisionPolicy(users=("U2",), requester=True), ["Allow here", "Allow for my work", "Allow for everybody"]),
+        (DecisionPolicy(groups=("S1",), not_requester=True), ["Allow here", "Allow for everybody"]),
+        (DecisionPolicy(not_requester=True), []),
+        (DecisionPolicy(), []),
+    ],
+)
+@pytest.mark.req("HITL-11")
+def test_grants_are_offered_where_somebody_may_give_them(policy: DecisionPolicy, labels: list[str]) -> None:
+    decisions = (_D.APPROVE, _D.REJECT, _D.APPROVE_THREAD, _D.APPROVE_ALWAYS)
+    blocks = card(human_request(tool=deploy(), decisions=decisions, policy=policy))
+    rows = [[one["text"]["text"] for one in block["elements"]] for block in blocks if block["type"] == "actions"]
+    assert rows == [["Approve", "Reject"], *([labels] if labels else [])]
 
 
 FIELDS = (

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from swarm.agents.toolbox.arguments import parameters
 from swarm.agents.toolbox.tool import Tool
+from swarm.domain.tool_names import tool_key
 
 USUAL_PATTERNS: Final = ("git push", "shell", "*-delegate")
 """The calls that need approval if the settings do not say otherwise, besides those of destructive tools."""
@@ -50,7 +51,7 @@ def label_of(tool: Tool, arguments: Mapping[str, Any]) -> str:
 
 
 def _matches(patterns: Iterable[str], names: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+    return any(fnmatchcase(tool_key(name), tool_key(pattern)) for pattern in patterns for name in names)
 
 
 def _names(tool: Tool, arguments: Mapping[str, Any]) -> Sequence[str]:

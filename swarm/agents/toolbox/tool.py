@@ -69,7 +69,7 @@ class Tool:
     is_read_only: bool = False  # changes nothing and sends nothing anywhere
     is_destructive: bool = False  # may destroy something, according to its MCP server
     operation: str = ""  # the parameter that says what a call does, such as git's "subcommand"; empty if there is none
-    carries_standing: bool = False  # who does the work that it passes on is told that only strangers asked for it
+    carries_standing: bool = False  # who does the work that it passes on is told that strangers asked for it
     hands_over: bool = False  # ends the run's own part of its work
 
 
@@ -101,14 +101,14 @@ def limited(tool: Tool, limits: Sequence[ToolLimits]) -> Tool:
 
 
 def not_for_strangers(tool: Tool, *, by_strangers: bool) -> ToolAnswer | None:
-    """Returns a refusal for a run that was started only by strangers' messages; None if the call may be made."""
+    """Returns a refusal for a run that strangers' messages started; None if the call may be made."""
     if not by_strangers or tool.is_read_only or tool.carries_standing:
         return None
     return ToolAnswer(
         text=(
-            f"{tool.name} was not called: it may change something, and only people who are not members of this "
-            f"workspace asked for it. Continue without {tool.name}; tools that only read still work. Tell them that a "
-            "member has to ask for it."
+            f"{tool.name} was not called: it may change something, and not only members of this workspace asked "
+            f"for it. Continue without {tool.name}; tools that only read still work. Tell them that a member has to "
+            "ask for it in a message of its own."
         )
     )
 

@@ -229,7 +229,7 @@ class Origin:
     user_email: str = ""  # if the channel shares it
     client: str = ""  # the caller of another entry point: an agent's id or "operator"
     client_name: str = ""  # the agent's name, or "operator"
-    by_strangers: bool = False  # only strangers started the run: tools that write are not called
+    by_strangers: bool = False  # strangers started the run: tools that write are not called
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -195,4 +195,4 @@ def _title(asked: Asked) -> str:
 
 def tool_request(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> ToolRequest:
     """Returns the tool call of a question."""
-    return ToolRequest(name=name[:MAX_TITLE_CHARACTERS], arguments=arguments, schema=schema or {})
+    return ToolRequest(name=name, arguments=arguments, schema=schema or {})

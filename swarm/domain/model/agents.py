@@ -28,8 +28,15 @@ SEEN_EVERY_SECONDS: Final = 30
 """The shortest interval between two writes of ``last_seen_at``."""
 
 LONGEST_NAME: Final = 32
+NEVER_NAMES: Final = frozenset({"all", "swarm"})  # swarm#all addresses all agents; swarm is the coordinator
 _NAME = re.compile(rf"[a-z0-9-]{{1,{LONGEST_NAME}}}")
-RESERVED_NAMES: Final = frozenset({"all", "swarm"})  # swarm#all addresses all agents; swarm is the coordinator
+RESERVED_NAMES: Final = frozenset(
+    {"all", "channel", "coordinator", "everyone", "here", "leads", "operator", "slack", "slackbot", "swarm", "system"}
+    | {"workers"}
+)
+"""Names that mean somebody else where people and agents read them. No new agent gets one, also not with hyphens at its
+ends; agents registered before keep theirs.
+"""
 
 
 class Role(StrEnum):
@@ -85,14 +92,26 @@ def is_online(last_seen_at: int | None, now: int, offline_after_seconds: float, 
 
 
 def check_name(name: str) -> str:
-    """Returns the name. Raises Invalid for a malformed or reserved name."""
-    if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
-        raise Invalid(
-            f"'{name}' cannot be an agent's name.",
-            hint="Use 1 to 32 of a-z, 0-9 and '-'; 'all' and 'swarm' are reserved.",
-            fields={"name": "1 to 32 characters of a-z, 0-9 and '-', not 'all' or 'swarm'"},
-        )
+    """Returns the name. Raises Invalid for a malformed name, and for one that no agent can have."""
+    if not _NAME.fullmatch(name) or name in NEVER_NAMES:
+        raise _bad_name(name)
     return name
+
+
+def check_new_name(name: str) -> str:
+    """Returns the name of a new agent. Raises Invalid also for a reserved name, and for hyphens alone."""
+    bare = check_name(name).strip("-")
+    if not bare or bare in RESERVED_NAMES:
+        raise _bad_name(name)
+    return name
+
+
+def _bad_name(name: str) -> Invalid:
+    return Invalid(
+        f"'{name}' cannot be an agent's name. Choose another one: 1 to 32 of a-z, 0-9 and '-'.",
+        hint=f"These are reserved, also with hyphens at the ends: {', '.join(sorted(RESERVED_NAMES))}.",
+        fields={"name": "1 to 32 characters of a-z, 0-9 and '-', and no reserved name"},
+    )
 
 
 def new_agent_token() -> str:

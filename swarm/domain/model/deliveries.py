@@ -111,6 +111,7 @@ class Delivery:
     closing: Closing | None = None  # for a post or an update: the blocks below it; requires `place`
     place: AnswerTarget | None = None  # place and reader, for the buttons and the footer of `closing`
     removes: bool = False  # removes a reaction; an update replaces the Retry button with `text`
+    drops_request_id: str | None = None  # for a post: the request that its button drops
     request: HumanRequest | None = None  # for a post or an update: the request that the message shows
 
 

@@ -19,6 +19,13 @@ class GrantScope(StrEnum):
     ALWAYS = "always"
 
 
+class GrantCovers(StrEnum):
+    """Whose work a grant applies to."""
+
+    GIVER = "giver"  # work that the giver asked for
+    EVERYBODY = "everybody"
+
+
 GRANTS: Final = {
     HumanDecision.APPROVE_THREAD: (GrantScope.THREAD, THREAD_GRANT_SECONDS),
     HumanDecision.APPROVE_ALWAYS: (GrantScope.ALWAYS, ALWAYS_GRANT_SECONDS),
@@ -35,6 +42,7 @@ class Grant:
     agent: str  # its name
     tool: str
     scope: GrantScope
+    covers: GrantCovers
     thread_id: str | None
     request_id: str  # the request whose decision gave it
     given_by: str  # a Slack user id, or `OPERATOR`

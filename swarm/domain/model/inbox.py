@@ -79,6 +79,9 @@ class InboxStep(StrEnum):
 
 _S = InboxStatus
 
+UNDER_WAY: Final = frozenset({_S.UNREAD, _S.CLAIMED, _S.WAITING})
+"""The statuses of a message that has not ended."""
+
 INBOX_TRANSITIONS: Final = {
     InboxStep.CLAIM: step(_S.UNREAD, to=_S.CLAIMED),
     InboxStep.RESPOND: step(_S.CLAIMED, to=_S.RESPONDED),

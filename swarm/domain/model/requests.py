@@ -17,6 +17,7 @@ import orjson
 
 from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
+from swarm.domain.tool_names import tool_key
 
 EXPIRES_SECONDS: Final = 24 * 3600
 MAX_EXPIRES_SECONDS: Final = 90 * 24 * 3600
@@ -198,7 +199,8 @@ class EntryPoint(StrEnum):
 class DecisionPolicy:
     """Who may decide, and how many people have to. The operator may always decide.
 
-    ``requester``: the person for whom the agent works; ``not_requester``: everybody else in the thread's workspace.
+    ``requester``: the people for whom the agent works; ``not_requester``: all other members of the workspace. Guests
+    and people of other workspaces decide only if ``users`` or ``groups`` name them.
     """
 
     users: tuple[str, ...] = ()  # Slack user ids
@@ -221,7 +223,7 @@ BY_REQUESTER: Final = DecisionPolicy(requester=True)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionRule:
     """The operator's policy for the requests of an agent, in a channel, for a tool; None: any. Patterns as in file
-    names.
+    names; tools are compared by `tool_key`.
     """
 
     policy: DecisionPolicy
@@ -232,9 +234,9 @@ class DecisionRule:
     def applies(self, agent: str, channel: str | None, tool: str | None) -> bool:
         """Whether the rule is about such a request."""
         return (
-            (self.agent is None or fnmatchcase(agent, self.agent))
+            (self.agent is None or fnmatchcase(agent, self.agent.casefold()))
             and (self.channel is None or channel == self.channel)
-            and (self.tool is None or (tool is not None and fnmatchcase(tool, self.tool)))
+            and (self.tool is None or (tool is not None and fnmatchcase(tool_key(tool), tool_key(self.tool))))
         )
 
 
@@ -294,6 +296,7 @@ class Decide:
     values: Mapping[str, Any] | None = None
     arguments: Mapping[str, Any] | None = None
     team: str | None = None  # the person's workspace, if Slack reports it
+    for_everybody: bool = False  # a grant that this decision gives covers everybody's work
 
     @property
     def by_operator(self) -> bool:
@@ -334,7 +337,7 @@ class HumanRequest:
     asker: Asker
     status: RequestStatus
     resume: ResumeStatus
-    requester: str | None  # a Slack user id
+    requesters: tuple[str, ...]  # Slack user ids: everybody whose messages the run answers
     title: str
     prompt: str
     fields: tuple[FormField, ...]
@@ -346,15 +349,28 @@ class HumanRequest:
     created_at: int
     expires_at: int | None
     ended_at: int | None
-    reason: str | None  # why it was cancelled
+    reason: str | None  # why it was cancelled; while it is open, a remark on its card
+    joins: str | None = (
+        None  # the open request that other work asked before: this one waits for its end, without a card
+    )
     budget: BudgetRaise | None = None
     run_total: int = 0  # the number of durable requests of the run; 0 without a run, and for a live asker
     run_ended: int = 0  # how many of them have ended
     answers: tuple[RequestAnswer, ...] = ()
 
     @property
+    def requester(self) -> str | None:
+        """The first of the requesters."""
+        return self.requesters[0] if self.requesters else None
+
+    @property
     def is_open(self) -> bool:
         return self.status is RequestStatus.OPEN
+
+    @property
+    def holds(self) -> bool:
+        """Whether other work of its agent in the thread waits for it: a durable question of the coordinator's run."""
+        return self.run_id is not None and self.asker is Asker.DURABLE
 
     @property
     def question(self) -> str:
@@ -395,3 +411,8 @@ class HumanRequest:
     def is_late(self, now: int) -> bool:
         """Whether a decision at ``now`` comes too late."""
         return self.expires_at is not None and now >= self.expires_at
+
+
+def can_approve_on_card(request: HumanRequest) -> bool:
+    """Whether *Approve* stands on the card itself, because people see there what they decide."""
+    return True

@@ -33,8 +33,8 @@ class TriggerKind(StrEnum):
 class StartedBy(StrEnum):
     """The people or bots whose messages started a piece of work."""
 
-    MEMBERS = "members"  # at least one member; includes agents, operators and bots on the channel's list
-    STRANGERS = "strangers"  # only strangers: tools that write require a member's request
+    MEMBERS = "members"  # nobody else; includes agents, operators and bots on the channel's list
+    STRANGERS = "strangers"  # a stranger, alone or with members: tools that write require members' own words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -141,7 +141,7 @@ class PromptInput:
     history: tuple[TranscriptMessage, ...]  # up to and including the last new message, oldest first
     history_characters: int | None = HISTORY_CHARACTERS  # maximum length of the history; None: unlimited
     context_incomplete: bool = False
-    by_strangers: bool = False  # only strangers started this work
+    by_strangers: bool = False  # strangers started this work, alone or with members
     overthink: bool = False  # nobody has asked: only an answer that the agent is sure of is shown
     humble_followup: bool = False  # somebody asks in a thread in which the agents have stayed silent
     previous_reply: str | None = None  # this agent's last answer in the thread

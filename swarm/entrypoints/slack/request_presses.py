@@ -2,7 +2,8 @@
 
 Who may act: `swarm.services.requests.deciding` decides that at the moment of the decision, from the stored record;
 nothing in a payload but the person, the request's id and the entered values counts. A form is opened before the
-acknowledgement, because its trigger is valid for three seconds. Refusals are shown only to the person.
+acknowledgement, because its trigger is valid for three seconds, and only for who may decide; everybody may read all
+arguments. Refusals are shown only to the person.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import orjson
@@ -52,7 +54,7 @@ NOT_OPENED_TEXT: Final = "The form could not be opened. Press again."
 NOT_STORED_TEXT: Final = "This could not be stored. Press again."
 TAMPERED_TEXT: Final = "This form was not made here, so nothing was stored. Open it again from the thread."
 UNCHANGEABLE_TEXT: Final = "These arguments are too long or secret, so they cannot be changed here."
-ENDED_TITLE: Final = "Decided already"
+FILLED_IN_TEXT: Final = "Somebody has filled in this form. Use the buttons of the card."
 REFUSED_TITLE: Final = "Not possible"
 
 _WHISPER_SECONDS: Final = 1.5
@@ -90,8 +92,8 @@ class Deciding(Protocol):
         """Stores everything that a person has entered so far."""
         ...
 
-    async def is_first_refusal(self, person: str, refusal: SwarmError) -> bool:
-        """Whether a person sees this refusal for the first time today, or for the limit, within a minute."""
+    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
+        """Returns the same as `show`, for a person who may decide so now. Raises as `decide`."""
         ...
 
     async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
@@ -129,8 +131,6 @@ class RequestDoor:
             words = await self._press(press)
         except Invalid as error:
             words = await self._problem_text(press, error)
-        except (Forbidden, RateLimited) as error:
-            words = error.message if await self._decisions.is_first_refusal(press.person, error) else None
         except SwarmError as error:
             words = error.message
         except Exception:  # noqa: BLE001  the person should see any failure
@@ -153,31 +153,24 @@ class RequestDoor:
         if press.values and press.decision is not HumanDecision.REJECT:
             request, _ = await self._decisions.show(press.request_id, press.person, place)
             values = typed_values(press.values, request.fields)
-        wish = Decide(
-            request_id=press.request_id,
-            decision=press.decision,
-            door=EntryPoint.SLACK,
-            person=press.person,
-            values=values,
-            team=press.team,
-        )
+        wish = replace(_wish(press, press.decision), values=values, for_everybody=press.for_everybody)
         await self._decisions.decide(wish, place)
         return None
 
     async def _open(self, press: RequestPressed) -> str | None:
-        request, drafts = await self._decisions.show(press.request_id, press.person, (press.channel, press.message_ts))
-        view = self._view(press, request, drafts | typed_values(press.values, request.fields))
+        place = (press.channel, press.message_ts)
+        request, _ = await self._decisions.show(press.request_id, press.person, place)
+        view = arguments_view(request) if press.action == ARGUMENTS_ACTION else await self._form(press, request, place)
         return None if await self._gateway.open_view(press.trigger_id, view) else NOT_OPENED_TEXT
 
-    def _view(self, press: RequestPressed, request: HumanRequest, values: Mapping[str, Any]) -> JsonObject:
-        if press.action == ARGUMENTS_ACTION:
-            return arguments_view(request)
-        if not request.is_open:
-            return message_view(ENDED_TITLE, "This has ended. The message in the thread says how.")
+    async def _form(self, press: RequestPressed, request: HumanRequest, place: Place) -> JsonObject:
+        """Returns the form for who may fill it in."""
         decision = press.decision or form_decision(request)
+        request, drafts = await self._decisions.fill_in(_wish(press, decision), place)
         if not form_fields(request, decision):
-            return message_view(REFUSED_TITLE, UNCHANGEABLE_TEXT)
-        return form_view(request, 1, values, decision=decision)
+            is_edit = decision is HumanDecision.EDIT
+            return message_view(REFUSED_TITLE, UNCHANGEABLE_TEXT if is_edit else FILLED_IN_TEXT)
+        return form_view(request, 1, drafts | typed_values(press.values, request.fields), decision=decision)
 
     async def _problem_text(self, press: RequestPressed, error: Invalid) -> str:
         """Returns the problem of each field of a form in a message, by its label."""
@@ -214,6 +207,7 @@ class RequestDoor:
         fields = found[form.page - 1]
         values = drafts | _entered(form.values, fields, drafts)
         if form.page < len(found):
+            await self._decisions.fill_in(_wish(form, decision))
             problems = fill(fields, {field.name: values.get(field.name) for field in fields}).problems
             if problems:
                 return _errors(problems, fields)
@@ -226,15 +220,8 @@ class RequestDoor:
     ) -> BoltResponse:
         own, arguments = split_values(request, values) if decision is HumanDecision.EDIT else (values, None)
         names = {field.name for field in request.fields}
-        wish = Decide(
-            request_id=request.id,
-            decision=decision,
-            door=EntryPoint.SLACK,
-            person=form.person,
-            values={name: value for name, value in own.items() if name in names} or None,
-            arguments=arguments,
-            team=form.team,
-        )
+        given = {name: value for name, value in own.items() if name in names} or None
+        wish = replace(_wish(form, decision), values=given, arguments=arguments)
         try:
             await self._decisions.decide(wish)
         except Invalid as error:
@@ -246,6 +233,7 @@ class RequestDoor:
         try:
             request, drafts = await self._decisions.show(back.request_id, back.person)
             decision = back.decision or form_decision(request)
+            await self._decisions.fill_in(_wish(back, decision))
             found = pages(form_fields(request, decision))
             values = drafts
             if back.page <= len(found):
@@ -279,6 +267,11 @@ class RequestDoor:
     async def _tampered(self, form: FormSubmitted, outcome: str) -> BoltResponse:
         await self._decisions.note_attempt(form.person, form.request_id, outcome)
         return _show(message_view(REFUSED_TITLE, TAMPERED_TEXT))
+
+
+def _wish(act: RequestPressed | FormSubmitted | FormBack, decision: HumanDecision) -> Decide:
+    """Returns a person's wish to decide, without values."""
+    return Decide(request_id=act.request_id, decision=decision, door=EntryPoint.SLACK, person=act.person, team=act.team)
 
 
 def _entered(values: Mapping[str, Any], fields: tuple[FormField, ...], drafts: Mapping[str, Any]) -> dict[str, Any]:

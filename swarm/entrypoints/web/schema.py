@@ -32,7 +32,7 @@ class Input(BaseModel):
 
 
 class NewAgent(Input):
-    name: Annotated[str, Field(description="1 to 32 characters of a-z, 0-9 and '-', not 'all' or 'swarm'.")]
+    name: Annotated[str, Field(description="1 to 32 characters of a-z, 0-9 and '-', and no reserved name.")]
     role: Role
     description: Description = ""
     capabilities: Capabilities = []

@@ -173,15 +173,15 @@ def _task(tx: Transaction, claimed: Claimed) -> Task | None:
 
 
 def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
-    """Returns who started the work: for messages, their authors decide; for a task and notices about a task, the task's
-    origin decides.
+    """Returns who started the work: for messages, their authors decide, also a single stranger among members; for a
+    task and notices about a task, the task's origin decides.
     """
     if task and not claimed.inbox_messages:
         return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
     stood = {message.ts: message.standing for message in conversation.said} if conversation else {}
     inbox_messages = conversation.inbox_messages if conversation else ()
     standings = {stood.get(inbox_message.ts, Standing.UNVERIFIED) for inbox_message in inbox_messages}
-    return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
+    return StartedBy.STRANGERS if standings & STRANGERS else StartedBy.MEMBERS
 
 
 class _ToRead(NamedTuple):

@@ -188,7 +188,7 @@ class Commands:
     # --- tasks, explain
 
     def _tasks(self, tx: Transaction, command: SlashCommand) -> WorkList:
-        own = own_tasks(tx, [command.user_id], self._me)
+        own = [*own_tasks(tx, [command.user_id], self._me), *own_messages(tx, [command.user_id], self._me)]
         others = [work for work in tasks_in_channel(tx, command.channel, self._me) if work.requester != command.user_id]
         return WorkList(own=tuple(own), others=tuple(others), channel=command.channel)
 

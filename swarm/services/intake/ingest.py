@@ -30,6 +30,7 @@ from swarm.domain.routing import Change, RoutingOutcome, names_swarm
 from swarm.domain.text.fingerprints import turned_resolved
 from swarm.services.intake.decisions import Routing
 from swarm.services.intake.posted import Posted, PostedMessages
+from swarm.services.requests.held import withdraw_edited
 from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.rules.task_threads import concerned
@@ -147,6 +148,8 @@ class Ingest:
         if stored and stored["text"] != message.text:
             erase_edited(tx, thread, stored, message.text, inbox_messages)
         is_changed = stored is None or stored["text"] != message.text
+        if is_changed and thread and withdraw_edited(tx, thread, inbox_messages):
+            inbox_messages = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if is_changed and routing.decision.outcome is RoutingOutcome.EDITED:
             self._tell_of_edit(tx, message, inbox_messages)
         return self._add_mention(tx, routing, inbox_messages, is_final=is_final) if adds_mention else NOTHING_MISSING

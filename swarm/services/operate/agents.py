@@ -8,7 +8,7 @@ from typing import Final
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.errors import Conflict, NotFound
-from swarm.domain.model.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
+from swarm.domain.model.agents import Agent, Reach, Role, check_name, check_new_name, new_agent_token, token_hash
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.failover import failover_offline_agents
@@ -70,7 +70,7 @@ class AgentRegistry:
         """
         token = new_agent_token()
         added = _New(
-            name=check_name(name),
+            name=check_new_name(name),
             role=role,
             description=description,
             capabilities=tuple(capabilities),
@@ -86,7 +86,8 @@ class AgentRegistry:
     ) -> Agent:
         """Adds or updates an agent without a token, which the coordinator runs itself.
 
-        Raises Invalid for an invalid name, and Conflict for the name of an agent that is reached in another way.
+        Raises Invalid for an invalid name, or a reserved one unless the agent has it already, and Conflict for the name
+        of an agent that is reached in another way.
         """
         agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
         await failover_offline_agents(self._database, self._operating_policy)

@@ -16,7 +16,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
 from swarm.services.rules.escalations import post_key
-from swarm.store import agents, deliveries, escalations, history, tasks, webhooks
+from swarm.store import agents, deliveries, escalations, history, requests, tasks, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
@@ -47,6 +47,7 @@ class ExplainedInboxMessage(TypedDict):
     status: str
     matched_by: str
     attempts: int
+    waits_for: str | None  # what holds the message back
     timeline: list[StepShape]
     deliveries: list[str]  # for example "post: sent 1700000000.000200"
 
@@ -124,6 +125,7 @@ def sentences(explained: Explained, *, is_silent: bool = False) -> tuple[str, ..
         lines.append("No agent got it.")
     for entry in explained["entries"]:
         became, reason = _BECAME[InboxStatus(entry["status"])], _last_reason(entry["timeline"])
+        became += f", because it waits for {entry['waits_for']}" if entry["waits_for"] else ""
         lines.append(f"{entry['agent'] or 'An agent still to come'} {became}{reason}.")
     for task in explained["tasks"]:
         status, reason = task["status"].replace("_", " "), _last_reason(task["timeline"])
@@ -224,9 +226,19 @@ def _inbox_message(tx: Transaction, inbox_message: InboxMessage, names: dict[str
         status=inbox_message.status.value,
         matched_by=inbox_message.matched_by.value,
         attempts=inbox_message.attempts,
+        waits_for=_waits_for(tx, inbox_message),
         timeline=steps(history.of_subject(tx, inbox_message.id), names),
         deliveries=[_delivery(row) for row in deliveries.of_inbox_message(tx, inbox_message.id)],
     )
+
+
+def _waits_for(tx: Transaction, inbox_message: InboxMessage) -> str | None:
+    """Returns the question of the message's agent that holds the message back."""
+    if inbox_message.status is not InboxStatus.UNREAD:
+        return None
+    found = requests.open_in_thread(tx, inbox_message.thread_id)
+    held_by = next((one for one in found if one.holds and one.agent_id == inbox_message.agent_id), None)
+    return f"the decision on “{held_by.title}”" if held_by else None
 
 
 def _escalation(tx: Transaction, thread: Thread) -> ExplainedEscalation | None:

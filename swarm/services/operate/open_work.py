@@ -114,7 +114,7 @@ def decisions_wanted(
     return [
         DecisionWanted(title=request.title, agent=request.agent, link=_link(tx, request, me), since=request.created_at)
         for request in found
-        if person in (eligible_people(request.policy, request.requester, members) or ())
+        if person in (eligible_people(request.policy, request.requesters, members) or ())
         and all(answer.person != person for answer in request.answers)
     ]
 

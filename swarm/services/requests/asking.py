@@ -15,40 +15,44 @@ from typing import Final
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
-from swarm.domain.decision_rules import check_new
+from swarm.domain.decision_rules import asked_policy, check_new, grant_counts
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.grants import AuditKind, Grant, GrantScope
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.requests import (
-    BY_REQUESTER,
     MAX_OPEN_PER_WORK,
-    OPERATOR,
     Asker,
     EntryPoint,
     HumanDecision,
     HumanRequest,
     NewRequest,
     RequestAnswer,
+    RequestStatus,
     RequestStep,
     ResumeStatus,
     ResumeStep,
+    ToolRequest,
 )
 from swarm.domain.model.runs import RunStatus, RunStep
 from swarm.domain.model.tasks import TaskStatus, TaskStep
-from swarm.domain.model.threads import Thread
+from swarm.domain.model.threads import Standing, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.request_texts import card_text, outcome_text
+from swarm.domain.request_texts import card_text, granted_text, outcome_text
+from swarm.domain.tool_names import tool_key
 from swarm.services.rules.fencing import STOPPED_BY
+from swarm.services.rules.reply import people_of
 from swarm.services.rules.silence import check_may_show
-from swarm.services.rules.system_messages import show_answered, show_stopped
-from swarm.store import agents, deliveries, grants, requests, tasks
+from swarm.services.rules.system_messages import show_anew, show_stopped
+from swarm.store import agents, deliveries, grants, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, leases, notices
+from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.requests import Waiting
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
+from swarm.store.tasks import Task
+from swarm.store.threads import people as known_people
 from swarm.store.threads import threads
 
 MAX_TOLD: Final = 20
@@ -56,6 +60,16 @@ MAX_TOLD: Final = 20
 
 REMINDER_SECONDS: Final = 12 * 3600
 
+UNAPPROVED_SECONDS: Final = 24 * 3600
+"""For this long, who asked for a tool without getting approval is a requester of the next question about it."""
+
+EDITED: Final = "the message that asked was edited"
+"""Why a question is withdrawn after whose end its messages run again, with their new text."""
+
+JOINED: Final = "the same was asked before for other work, and ended there: {outcome}. That allows nothing here"
+"""Why a request has ended that had joined another one."""
+
+_AGAIN: Final = {InboxStatus.RESPONDED: InboxStep.RERUN, InboxStatus.DEAD: InboxStep.RETRY}
 _DECIDED: Final = "people have decided"
 _COMES_AGAIN: Final = frozenset(
     {InboxStatus.CLAIMED, InboxStatus.UNREAD, TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.UNASSIGNED}
@@ -64,7 +78,8 @@ _COMES_AGAIN: Final = frozenset(
 
 
 def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
-    """Asks people, unless the same was asked before: then the existing request is returned.
+    """Asks people, unless the same was asked before: then the existing request is returned. Later work that asks what
+    is open in its thread waits for the end of that request, without a card.
 
     Raises Invalid for a request that people could not answer, and Conflict for too many open requests of the work.
     """
@@ -72,15 +87,29 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     if before and before.is_open and before.asker is Asker.LIVE and before.lease_token != waiting.lease_token:
         cancel(tx, before, "the call that waited for it has ended")
     elif before:
-        return before
+        return (before.joins and before.is_open and requests.get(tx, before.joins)) or before
     check_new(new)
+    open_before = _asked_before(tx, new, waiting)
+    if open_before and open_before.work_id == waiting.work_id:
+        if waiting.run_id is None:
+            return open_before
+        cancel(tx, open_before, "the run that asked has lost its work")
+        open_before = None
     earlier = requests.of_works(tx, [waiting.work_id]).get(waiting.work_id, [])
     if sum(request.is_open for request in earlier) >= MAX_OPEN_PER_WORK:
         raise Conflict(f"This work has {MAX_OPEN_PER_WORK} open requests.", hint="Wait until people have decided.")
     for request in earlier:  # the run that asks has received these decisions
         if request.lease_token != waiting.lease_token and requests.resume(tx, ResumeStep.ACCEPT, request):
             grants.note(tx, AuditKind.RESUMED, "accepted", request)
-    request, is_new = requests.add(tx, new, waiting)
+    requesters = _requesters(tx, new, waiting)
+    thread = threads.get(tx, waiting.thread_id) if waiting.thread_id else None
+    by_strangers = bool(requesters) and strangers_of(tx, thread, requesters) == set(requesters)
+    new = replace(new, policy=asked_policy(new.policy, by_strangers=by_strangers))
+    joins = open_before.id if open_before else None
+    request, is_new = requests.add(tx, new, replace(waiting, requesters=requesters, joins=joins))
+    if open_before and is_new:
+        grants.note(tx, AuditKind.ASKED, f"{request.title} (waits for request {open_before.id})", request)
+        return request if waiting.asker is Asker.LIVE else open_before
     if is_new:
         grants.note(tx, AuditKind.ASKED, request.title, request)
         grant = _grant_for(tx, request)
@@ -138,36 +167,99 @@ def waiting_of(run: Run, asker: Asker) -> Waiting:
         inbox_message_ids=run.inbox_message_ids,
         task_id=run.task_id,
         run_id=run.id,
-        requester=run.requester,
+        requesters=(run.requester,) if run.requester else (),
         asker=asker,
     )
 
 
+def _asked_before(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest | None:
+    """Returns the open request with the same question that an earlier run of the agent has asked in the thread."""
+    for request in requests.open_in_thread(tx, waiting.thread_id) if waiting.thread_id else ():
+        is_other_run = request.agent_id == waiting.agent_id and request.lease_token != waiting.lease_token
+        # The title too, because models give other questions the same id.
+        name = (request.agent_request_id, request.title)
+        is_named = bool(new.agent_request_id) and name == (new.agent_request_id, new.title)
+        is_same = _call(request.tool) == _call(new.tool) and (is_named or new.tool is not None)
+        if is_other_run and is_same and request.asker is Asker.DURABLE:
+            return request
+    return None
+
+
+def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str, ...]:
+    """Returns everybody whose messages the work answers, or who lately asked for the same tool without approval."""
+    messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in waiting.inbox_message_ids]
+    task = tasks.get(tx, waiting.task_id) if waiting.task_id else None
+    for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
+        began = (above.inbox_message_id,) if above.inbox_message_id else _creating(tx, above)
+        messages += [inbox.get(tx, inbox_message_id) for inbox_message_id in began]
+        messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
+    people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
+    earlier = requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if new.tool else []
+    people += [one for request in earlier if _is_same_tool(request, new) for one in request.requesters]
+    return tuple(dict.fromkeys(people))
+
+
+def _creating(tx: Transaction, task: Task) -> tuple[str, ...]:
+    """Returns the messages of the run that created a task, if a run of the coordinator did."""
+    for run in runs.of_thread(tx, task.thread_id) if task.thread_id else ():
+        ended_at = tx.now if run.ended_at is None else run.ended_at
+        if run.agent_id == task.created_by and run.started_at <= task.created_at <= ended_at:
+            return run.inbox_message_ids
+    return ()
+
+
+def _is_same_tool(request: HumanRequest, new: NewRequest) -> bool:
+    names = [tool_key(tool.name) for tool in (request.tool, new.tool) if tool]
+    return len(names) == 2 and names[0] == names[1]
+
+
+def _call(tool: ToolRequest | None) -> str | None:
+    """Returns what identifies a call, however its tool is spelt."""
+    return replace(tool, name=tool_key(tool.name)).digest if tool else None
+
+
+def strangers_among(tx: Transaction, request: HumanRequest) -> frozenset[str]:
+    """Returns the requesters who are not known to be members of the workspace."""
+    thread = threads.get(tx, request.thread_id) if request.thread_id else None
+    return strangers_of(tx, thread, request.requesters)
+
+
+def strangers_of(tx: Transaction, thread: Thread | None, people: Collection[str]) -> frozenset[str]:
+    """Returns the people who are not known to be members of the workspace."""
+    found = {one: known_people.find(tx, thread.team, one) if thread else None for one in people}
+    return frozenset(one for one, known in found.items() if known is None or known.standing is not Standing.MEMBER)
+
+
 def _grant_for(tx: Transaction, request: HumanRequest) -> Grant | None:
-    """Returns a grant that decides on a request, and counts its use.
-
-    A grant enters no values, and counts under another policy only if the operator gave it or the requester may decide:
-    people cannot allow in one place what only others may allow in another.
-    """
-
-    def fits(grant: Grant) -> bool:
-        if grant.given_by == OPERATOR or request.policy == BY_REQUESTER:
-            return True
-        given = requests.get(tx, grant.request_id)
-        return given is not None and given.policy == request.policy
-
+    """Returns a grant that decides on a request, and counts its use. A grant enters no values."""
     if request.tool is None or any(field.required for field in request.fields):
         return None
+    by_members = not strangers_among(tx, request)
+
+    def fits(grant: Grant) -> bool:
+        given = requests.get(tx, grant.request_id)
+        return grant_counts(grant, request, given.policy if given else None, by_members=by_members)
+
     return grants.use(tx, request.agent_id, request.tool.name, request.thread_id, fits)
 
 
 def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
-    """Approves a request by a permission given in advance."""
+    """Approves a request by a permission given in advance. People read whose it is, once per run and tool."""
     answer = RequestAnswer(person=grant.given_by, decision=HumanDecision.APPROVE, at=tx.now, door=EntryPoint.SLACK)
     requests.answer(tx, request.id, answer)
     requests.move(tx, RequestStep.APPROVE, request, f"by a grant of {grant.given_by}")
     where = "in this thread" if grant.scope is GrantScope.THREAD else "always"
     grants.note(tx, AuditKind.USED, f"grant {grant.id} ({where})", request, person=grant.given_by)
+    thread = threads.get(tx, request.thread_id) if request.thread_id else None
+    if thread:
+        deliveries.add(
+            tx,
+            DeliveryKind.POST,
+            thread,
+            text=granted_text(request, grant),
+            idempotency_key=f"granted:{request.run_id or request.lease_token}:{grant.tool}",
+            agent_id=request.agent_id,
+        )
 
 
 def _post_card(tx: Transaction, request: HumanRequest) -> None:
@@ -258,6 +350,7 @@ def ended(tx: Transaction, request_id: str) -> HumanRequest:
 
 def release(tx: Transaction, request: HumanRequest, reason: str) -> None:
     """Makes the work of a request due again if none of its requests is open. The thread and the task are locked."""
+    _end_joined(tx, request)
     found = requests.of_works(tx, [request.work_id]).get(request.work_id, [])
     if any(one.is_open for one in found):
         return
@@ -270,6 +363,17 @@ def release(tx: Transaction, request: HumanRequest, reason: str) -> None:
             inbox.move(tx, InboxStep.ANSWER, inbox_message, reason=reason)
     if request.run_id:
         runs.end(tx, request.run_id, RunStep.RESUME)
+    refresh_lane(tx, request)
+
+
+def _end_joined(tx: Transaction, request: HumanRequest) -> None:
+    """Ends what has joined a request that has ended: its work is told the outcome, which allows nothing there."""
+    now = requests.get(tx, request.id)
+    for one in requests.joined(tx, request.id) if now and not now.is_open else ():
+        assert now is not None
+        if cancel(tx, one, JOINED.format(outcome=outcome_text(now))):
+            requests.free_key(tx, one)  # its work may ask anew
+            release(tx, one, _DECIDED)
 
 
 def release_run(tx: Transaction, run: Run) -> None:
@@ -313,9 +417,9 @@ def stop_waiting(
 
     Returns the number of requests. Tasks are cancelled by the caller. ``own_only`` leaves other people's work alone.
     """
-    found = requests.open_in_thread(tx, thread.id)
+    found = requests.open_in_thread(tx, thread.id, with_joined=True)
     if own_only:
-        found = [request for request in found if request.requester == person]
+        found = [request for request in found if person in request.requesters]
     reason = STOPPED_BY.format(person=person)
     waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
     for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
@@ -327,38 +431,55 @@ def stop_waiting(
         if inbox_message and inbox_message.status is InboxStatus.WAITING:
             inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
             show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
+    for request in found:
+        refresh_lane(tx, request)
     return len(found)
 
 
-def supersede(tx: Transaction, thread_id: str, agent_id: str, operating_policy: OperatingPolicy) -> None:
-    """Withdraws what an agent asks in a thread, because its next run there answers a newer message instead.
+def note_all_accepted(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> None:
+    """Records at the end of a run whether it has received the decisions on its work, and which work is due then."""
+    work_id = run.task_id or run.trigger_id
+    found = requests.of_works(tx, [work_id]).get(work_id, [])
+    accepted = [request for request in found if note_accepted(tx, request)]
+    for request in accepted:
+        if request.status is RequestStatus.CANCELLED and request.reason == EDITED:
+            _run_edited(tx, request, operating_policy)
+    if found:
+        refresh_lane(tx, found[-1])
 
-    Built-in agents cannot go on with a question after that: a model's conversation has one end.
+
+def _run_edited(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
+    """Runs the messages of a withdrawn question again, with their new text, unless they were stopped meanwhile."""
+    for inbox_message_id in sorted(request.inbox_message_ids):
+        inbox_message = inbox.locked(tx, inbox_message_id)
+        step = _AGAIN.get(inbox_message.status) if inbox_message else None
+        if inbox_message and step and request.thread_id and inbox.move(tx, step, inbox_message, reason=EDITED):
+            show_anew(tx, threads.locked(tx, request.thread_id), inbox_message, operating_policy.reactions)
+
+
+def refresh_lane(tx: Transaction, request: HumanRequest) -> None:
+    """Makes due what the question of a run has held, or holds it."""
+    if request.thread_id and request.run_id:
+        queues.refresh(tx, request.agent_id, request.thread_id)
+        tx.wake(request.agent_id)  # for its notices
+
+
+def note_accepted(tx: Transaction, request: HumanRequest) -> bool:
+    """Records whether the asker has received a decision, by what became of its work. Returns whether that is known now
+    for the first time.
     """
-    thread = threads.locked(tx, thread_id)
-    for request in requests.open_in_thread(tx, thread_id):
-        if request.agent_id != agent_id or request.task_id:
-            continue
-        cancel(tx, request, "people wrote something else")
-        for inbox_message_id in sorted(request.inbox_message_ids):
-            inbox_message = inbox.locked(tx, inbox_message_id)
-            if inbox_message and inbox_message.status is InboxStatus.WAITING:
-                inbox.move(tx, InboxStep.DISMISS, inbox_message, reason="a newer message is answered instead")
-                show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
-
-
-def note_accepted(tx: Transaction, request: HumanRequest) -> None:
-    """Records whether the asker has received a decision, by what became of its work."""
     task = tasks.get(tx, request.task_id) if request.task_id else None
     inbox_message = None if request.task_id else inbox.get(tx, request.work_id)
     status = task.status if task else inbox_message.status if inbox_message else None
     if status in _COMES_AGAIN:
-        return
+        return False
     has_failed = status in (InboxStatus.DEAD, TaskStatus.DEAD, TaskStatus.FAILED)
     step = ResumeStep.FAIL if has_failed else ResumeStep.ACCEPT
-    if request.resume is ResumeStatus.SENT and requests.resume(tx, step, request):
+    is_new = request.resume is ResumeStatus.SENT and requests.resume(tx, step, request)
+    if is_new:
         grants.note(tx, AuditKind.RESUMED, "failed" if has_failed else "accepted", request)
         if has_failed:
             now = requests.get(tx, request.id)
             assert now is not None  # just changed
             refresh_cards(tx, now)
+    return is_new

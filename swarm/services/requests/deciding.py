@@ -8,34 +8,35 @@ person is told who it was. Refused attempts change nothing but the audit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
 
-from swarm.clock import SECOND, to_iso
+from swarm.clock import to_iso
 from swarm.domain.access import why_press_refused
-from swarm.domain.decision_rules import GroupMembers, eligible_people, step_of, why_not
+from swarm.domain.decision_rules import GroupMembers, eligible_people, is_named, may_cover, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError, Unavailable
 from swarm.domain.forms import fill
-from swarm.domain.model.grants import GRANTS, AuditKind
+from swarm.domain.model.grants import GRANTS, AuditKind, GrantCovers
 from swarm.domain.model.requests import (
     OPERATOR,
     Decide,
+    DecisionPolicy,
     HumanDecision,
     HumanRequest,
     RequestAnswer,
     RequestStatus,
     RequestStep,
 )
-from swarm.domain.model.threads import Author
+from swarm.domain.model.threads import Author, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
-from swarm.services.requests.asking import ended, lock_work, refresh_cards
+from swarm.services.requests.asking import ended, lock_work, refresh_cards, strangers_among
 from swarm.services.requests.budgets import settle_budget
-from swarm.services.rules.participants import LIMITED_TEXT, Standings, is_first_refusal, limited_since
+from swarm.services.rules.participants import LIMITED_TEXT, Standings, limited_since
 from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -47,6 +48,11 @@ Place = tuple[str, str]
 UNVERIFIED_TEXT: Final = "Slack has not said in time whether you may do that. Press again in a moment."
 
 _UNKNOWN: Final = "There is no such request. It may have been deleted."
+_NOT_FOR_ALL: Final = (
+    "Only my operator, and people whom the operator's rules name, can allow this for everybody. You can approve this "
+    "call, or allow it for your own work."
+)
+_NOT_YOUR_WORK: Final = "Only who asked for this can allow it for their own work. You can approve this call."
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _log = structlog.get_logger(__name__)
@@ -78,6 +84,14 @@ class RequestDecisions:
         """Returns a request, and what the person has entered so far. Raises NotFound, also in another place."""
         return await self._database.read(_shown, request_id, person, place)
 
+    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
+        """Returns a request as `show` does, for a person who may decide so now. Raises as `decide`, but for values."""
+        person, members = await self._who(wish, place)
+        refusal = await self._database.read(self._why_not_now, wish, person, members)
+        if refusal:
+            raise refusal
+        return await self.show(wish.request_id, wish.person, place)
+
     async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
         """Stores what a person has entered on a page of the form."""
         await self._database.write(requests.keep_draft, request_id, person, values)
@@ -92,29 +106,27 @@ class RequestDecisions:
         Raises NotFound, Conflict if it is decided already (with who and when) or too late, Forbidden for who may not
         decide, and Invalid with the names of the fields.
         """
-        request, channel, concerned = await self._database.read(self._wanted, wish, place)
-        person = None if wish.by_operator else await self._person(wish, channel, concerned)
-        groups = dict.fromkeys(request.policy.groups) if person else {}
-        found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
-        members = dict(zip(groups, found, strict=True))
+        person, members = await self._who(wish, place)
         result = await self._database.write(self._decide, wish, person, members)
         if isinstance(result, SwarmError):
             raise result
         _log.info("A person has decided.", action="decide", request=result.id, status=result.status.value)
         return result
 
-    async def is_first_refusal(self, person: str, refusal: SwarmError) -> bool:
-        """Whether a person sees this refusal for the first time today, or for the limit, within a minute."""
-        return await self._database.write(self._is_first_refusal, person, refusal)
+    async def _who(self, wish: Decide, place: Place | None) -> tuple[Author | None, GroupMembers]:
+        """Returns the person with what decides on the request, and the members of its groups; None for the operator.
 
-    def _is_first_refusal(self, tx: Transaction, person: str, refusal: SwarmError) -> bool:
-        minute = tx.now // (60 * SECOND) if isinstance(refusal, RateLimited) else None
-        return is_first_refusal(tx, self._team, person, refusal.message, minute)
-
-    async def _person(self, wish: Decide, channel: str, concerned: list[str]) -> Author:
+        Raises NotFound.
+        """
+        request, channel, concerned = await self._database.read(self._wanted, wish, place)
+        if wish.by_operator:
+            return None, {}
         if self._standings is None:
             raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
-        return await self._standings.presser(wish.person, wish.team, channel, concerned)
+        person = await self._standings.presser(wish.person, wish.team, channel, concerned)
+        groups = dict.fromkeys(request.policy.groups)
+        found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
+        return person, dict(zip(groups, found, strict=True))
 
     def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
         """Returns the request and its `_place`. Raises NotFound."""
@@ -142,7 +154,8 @@ class RequestDecisions:
         if refusal is None:
             checked = _checked(request, wish)
             if isinstance(checked, RequestAnswer):
-                return _stored(tx, request, checked, members, self._operating_policy)
+                covers = self._covers(tx, request, wish, members)
+                return _stored(tx, request, checked, members, covers, self._operating_policy)
             refusal = checked
         if is_attempt or not isinstance(refusal, Invalid):  # a slip in a form is no attempt
             grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
@@ -161,9 +174,10 @@ class RequestDecisions:
             denied = self._operating_policy.denial(person, channel, concerned) if channel else None
             if denied:
                 return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))
-            reason = why_not(request.policy, request.requester, person.id, members)
+            is_member = person.standing is Standing.MEMBER
+            reason = why_not(request.policy, request.requesters, person.id, members, is_member=is_member)
             if reason:
-                return Forbidden(reason)
+                return Forbidden(reason) if person.standing else Unavailable(UNVERIFIED_TEXT)
         if wish.decision not in request.decisions:
             return Invalid(
                 f"This request does not allow to {wish.decision.replace('_', ' ')}.",
@@ -171,7 +185,25 @@ class RequestDecisions:
             )
         if any(answer.person == wish.person for answer in request.answers):
             return Conflict("You have decided already; somebody else has to decide as well.")
+        if wish.decision in GRANTS and self._covers(tx, request, wish, members) is None:
+            return Forbidden(_NOT_FOR_ALL if wish.for_everybody else _NOT_YOUR_WORK)
         return None
+
+    def _why_not_now(
+        self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
+    ) -> SwarmError | None:
+        request = requests.get(tx, wish.request_id)
+        return self._refusal(tx, request, wish, person, members) if request else NotFound(_UNKNOWN)
+
+    def _covers(
+        self, tx: Transaction, request: HumanRequest, wish: Decide, members: GroupMembers
+    ) -> GrantCovers | None:
+        """Returns whose work a grant by this decision covers; None if the person may not give it."""
+        channel, _ = self._place(tx, request)
+        tool = request.tool.name if request.tool else None
+        rule = self._operating_policy.decision_policy(request.agent, channel or None, tool, DecisionPolicy())
+        named = is_named(rule, wish.person, members)
+        return may_cover(wish.person, request.requesters, everybody=wish.for_everybody, is_named=named)
 
 
 def _shown(tx: Transaction, request_id: str, person: str, place: Place | None) -> tuple[HumanRequest, dict[str, Any]]:
@@ -242,11 +274,29 @@ def _invalid(problems: Mapping[str, str]) -> Invalid:
     return Invalid(f"Not valid: {', '.join(sorted(problems))}.", fields=problems)
 
 
+def decide_in_words(
+    tx: Transaction,
+    request: HumanRequest | None,
+    wish: Decide,
+    known: Callable[[str], frozenset[str] | None],
+    operating_policy: OperatingPolicy,
+) -> bool:
+    """Stores the decision of a person who may decide, on a request that is locked. Returns False if it does not fit."""
+    if request is None or not request.is_open:
+        return False
+    checked = _checked(request, wish)
+    if not isinstance(checked, RequestAnswer):
+        return False
+    members = {group: known(group) for group in request.policy.groups}
+    return isinstance(_stored(tx, request, checked, members, None, operating_policy), HumanRequest)
+
+
 def _stored(
     tx: Transaction,
     request: HumanRequest,
     answer: RequestAnswer,
     members: GroupMembers,
+    covers: GrantCovers | None,
     operating_policy: OperatingPolicy,
 ) -> HumanRequest | SwarmError:
     """Stores an answer that is allowed and valid, and what follows from it."""
@@ -256,7 +306,7 @@ def _stored(
     )  # fmt: skip
     if not requests.answer(tx, request.id, answer):
         return Conflict("You have decided already.")
-    eligible = eligible_people(request.policy, request.requester, members)
+    eligible = eligible_people(request.policy, request.requesters, members, strangers_among(tx, request))
     step = step_of(request.policy, (*request.answers, answer), eligible)
     grants.note(tx, AuditKind.DECIDED, f"{answer.decision} by {answer.door}", request, person=answer.person)
     if step is None:
@@ -268,20 +318,22 @@ def _stored(
     if not requests.move(tx, step, request, f"{answer.decision} by {who} at {to_iso(tx.now)}"):
         return Conflict("This has been decided in the meantime.")
     over = ended(tx, request.id)
-    _give_grant(tx, over, answer)
+    if covers and answer.decision in GRANTS:
+        _give_grant(tx, over, answer, covers)
     settle_budget(tx, over, operating_policy)
     return over
 
 
-def _give_grant(tx: Transaction, request: HumanRequest, answer: RequestAnswer) -> None:
-    if request.status is not RequestStatus.APPROVED or request.tool is None or answer.decision not in GRANTS:
+def _give_grant(tx: Transaction, request: HumanRequest, answer: RequestAnswer, covers: GrantCovers) -> None:
+    if request.status is not RequestStatus.APPROVED or request.tool is None:
         return
     scope, seconds = GRANTS[answer.decision]
     if scope.value == "thread" and request.thread_id is None:
         return
-    grant = grants.give(tx, request, scope, seconds, answer.person)
+    grant = grants.give(tx, request, scope, seconds, answer.person, covers=covers)
+    whose = "for everybody" if covers is GrantCovers.EVERYBODY else "for the giver's work"
     until = f"until {to_iso(grant.expires_at)}" if grant.expires_at else "for ever"
-    grants.note(tx, AuditKind.GRANTED, f"grant {grant.id} ({scope}, {until})", request, person=answer.person)
+    grants.note(tx, AuditKind.GRANTED, f"grant {grant.id} ({scope}, {whose}, {until})", request, person=answer.person)
 
 
 def expire(tx: Transaction, request_id: str, operating_policy: OperatingPolicy) -> None:

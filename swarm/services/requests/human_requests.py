@@ -38,7 +38,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.requests import DECISIONS, Waiting
-from swarm.store.threads import threads, transcript
+from swarm.store.threads import threads
 
 CALL_IS_OVER: Final = "the call that asked has ended"
 
@@ -169,7 +169,8 @@ class HumanRequests:
             caller.agent.name, thread.channel if thread else None, tool, new.policy
         )
         key = f"work:{waiting.work_id}:{caller.request_id or new.key}"
-        request = ask(tx, replace(new, key=key, policy=policy), waiting)
+        named = replace(new, key=key, policy=policy, agent_request_id=caller.request_id or new.agent_request_id)
+        request = ask(tx, named, waiting)
         if request.is_open and not wait:
             _wait(tx, hold)
         if not request.is_open and request.resume is ResumeStatus.NONE:
@@ -192,7 +193,7 @@ def _waiting(tx: Transaction, caller: Caller, hold: AuthorizedMessage | Authoriz
             work_id=hold.task.id,
             task_id=hold.task.id,
             lease_token=hold.lease.token,
-            requester=hold.task.requester,
+            requesters=(hold.task.requester,) if hold.task.requester else (),
             asker=asker,
         )
     message = hold.inbox_message
@@ -201,14 +202,12 @@ def _waiting(tx: Transaction, caller: Caller, hold: AuthorizedMessage | Authoriz
     members = [message.id, *(one.id for one in claimed_members(tx, hold.lease) if one.id != message.id)]
     claimed = {one.id for one in inbox.members(tx, hold.lease.token)}
     is_of_bundle = {message.id, hold.lease.trigger_id} <= claimed
-    author = transcript.find(tx, message.team, message.channel, message.ts)
     return Waiting(
         agent_id=caller.agent.id,
         thread_id=hold.thread.id,
         work_id=hold.lease.trigger_id if is_of_bundle else message.id,  # all messages of a run wait together
         inbox_message_ids=tuple(members),
         lease_token=hold.lease.token,
-        requester=author["author_id"] if author and author["author_kind"] == "user" else None,
         asker=asker,
     )
 

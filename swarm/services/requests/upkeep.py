@@ -14,7 +14,7 @@ from swarm.domain.decision_rules import eligible_people
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
-from swarm.services.requests.asking import cancel, lock_work, note_accepted, release, tell_people
+from swarm.services.requests.asking import cancel, lock_work, note_accepted, refresh_lane, release, tell_people
 from swarm.services.requests.deciding import expire
 from swarm.services.rules.guarded import attempt
 from swarm.store import requests
@@ -53,7 +53,7 @@ async def _tell(database: Database, groups: UserGroups, request: HumanRequest) -
     """Tells everybody who may decide. Members of a group that Slack does not show are left out."""
     found = await asyncio.gather(*(groups.group_members(group) for group in request.policy.groups))
     members = dict(zip(request.policy.groups, [people or frozenset() for people in found], strict=True))
-    people = eligible_people(request.policy, request.requester, members) or frozenset()
+    people = eligible_people(request.policy, request.requesters, members) or frozenset()
     await database.write(tell_people, request.id, people)
 
 
@@ -67,5 +67,5 @@ def _withdraw(tx: Transaction, request_id: str) -> None:
 
 def _note_accepted(tx: Transaction, request_id: str) -> None:
     request = lock_work(tx, request_id)
-    if request:
-        note_accepted(tx, request)
+    if request and note_accepted(tx, request):
+        refresh_lane(tx, request)

@@ -1,30 +1,44 @@
-"""Answers in words: a person's message in the thread instead of the form.
+"""Decisions in words: a person's message in the thread instead of a button or a form.
 
-A text answers an open request if it is routed to the asker, if its author may decide, and if the form asks for exactly
-one text. Other messages take their usual way; the first of each person is told where the form is, visibly only to them.
+A label decides like the card's button: the whole message, from a member, where exactly one request of the thread is
+open that the member may decide, and its card shows *Approve*. A text answers the form that has exactly one text, if it
+is routed to the asker: from a requester as it is, from others who may decide after "answer:". Other messages take
+their usual way; the first of each person is told where the question is, visibly only to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from swarm.domain.decision_rules import eligible_people, step_of, why_not
-from swarm.domain.forms import fill
-from swarm.domain.model.grants import AuditKind
-from swarm.domain.model.requests import EntryPoint, FieldType, FormField, HumanDecision, HumanRequest, RequestAnswer
-from swarm.domain.model.threads import SlackMessage, Thread
+from swarm.domain.decision_rules import deciders_text, why_not
+from swarm.domain.model.requests import (
+    Decide,
+    EntryPoint,
+    FieldType,
+    FormField,
+    HumanDecision,
+    HumanRequest,
+    can_approve_on_card,
+)
+from swarm.domain.model.threads import SlackMessage, Standing, Thread
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.slack_text import safe, without_leading_mention
-from swarm.services.requests.asking import ended, lock_work, refresh_cards
+from swarm.services.requests.asking import lock_work
+from swarm.services.requests.deciding import decide_in_words
 from swarm.services.rules.system_messages import post_ephemeral
-from swarm.store import grants, requests
+from swarm.store import requests
 from swarm.store.bridge.transaction import Transaction
 
-WHERE_TEXT: Final = (
-    "✋ A form is open in this thread: “{title}”. Your message goes to the agent as usual; to answer the form, use its "
-    "buttons."
+WHERE_TEXT: Final = "✋ “{title}” still waits for you: use its buttons. I passed your message on as a new one."
+NOT_YOURS_TEXT: Final = (
+    "✋ “{title}” still waits: only {deciders} can decide it. I passed your message on as a new one."
 )
 
+LABELS: Final[Mapping[str, HumanDecision]] = {"approve": HumanDecision.APPROVE, "reject": HumanDecision.REJECT}
+"""The labels of a card's buttons that decide as words, in lower case. Labels that give a grant need the button."""
+
+_ANSWER: Final = "answer:"
 _TEXTS: Final = frozenset({FieldType.TEXT, FieldType.TEXTAREA, FieldType.URL, FieldType.EMAIL})
 
 KnownMembers = Callable[[str], frozenset[str] | None]
@@ -32,27 +46,85 @@ KnownMembers = Callable[[str], frozenset[str] | None]
 
 
 def answer_in_words(
-    tx: Transaction, thread: Thread, message: SlackMessage, agent_ids: Collection[str], known: KnownMembers
+    tx: Transaction,
+    thread: Thread,
+    message: SlackMessage,
+    agent_ids: Collection[str],
+    known: KnownMembers,
+    operating_policy: OperatingPolicy,
 ) -> HumanRequest | None:
-    """Takes a message as the answer to the open request of one of these agents, if it is one.
+    """Takes a message to these agents as the decision on an open request of the thread, if it is one.
 
-    Returns the answered request; None: the message takes its usual way. The thread is locked.
+    Returns the decided request; None: the message takes its usual way. The thread is locked.
     """
-    found = [one for one in requests.open_in_thread(tx, thread.id) if one.agent_id in agent_ids]
-    if not found:
-        return None
-    request = lock_work(tx, found[0].id) if len(found) == 1 else None
-    field = _only_text(request) if request else None
-    if request and field and _takes(tx, request, field, message, known):
-        return request
-    key = f"request-where:{found[0].id}:{message.author.id}"
-    post_ephemeral(tx, thread, message, WHERE_TEXT.format(title=safe(found[0].title)), key)
+    opened = requests.open_in_thread(tx, thread.id) if agent_ids else []
+    own = [one for one in opened if one.agent_id in agent_ids]
+    mine = [one for one in opened if _may_decide(tx, one, message, known, operating_policy)]
+    wish = _label_on(mine, message) or _answer_to(own, mine, message)
+    if wish and decide_in_words(tx, lock_work(tx, wish.request_id), wish, known, operating_policy):
+        return requests.get(tx, wish.request_id)
+    if own and not own[0].holds:  # otherwise the message waits, and its author is told so
+        text = WHERE_TEXT if own[0] in mine else NOT_YOURS_TEXT
+        deciders = deciders_text(own[0].policy, own[0].requesters)
+        key = f"request-where:{own[0].id}:{message.author.id}"
+        post_ephemeral(tx, thread, message, text.format(title=safe(own[0].title), deciders=deciders), key)
     return None
+
+
+def _may_decide(
+    tx: Transaction,
+    request: HumanRequest,
+    message: SlackMessage,
+    known: KnownMembers,
+    operating_policy: OperatingPolicy,
+) -> bool:
+    """Whether the author may decide on a request now, as by its buttons."""
+    author, policy = message.author, request.policy
+    if request.is_late(tx.now) or any(answer.person == author.id for answer in request.answers):
+        return False
+    if operating_policy.denial(author, message.channel, () if policy.names_people else [request.agent]):
+        return False
+    members = {group: known(group) for group in policy.groups}
+    is_member = author.standing is Standing.MEMBER
+    return why_not(policy, request.requesters, author.id, members, is_member=is_member) is None
+
+
+def _label_on(mine: list[HumanRequest], message: SlackMessage) -> Decide | None:
+    """Returns the decision that a label is; None for other texts, edits, forwarded messages and strangers."""
+    decision = LABELS.get(without_leading_mention(message.text).strip().casefold())
+    is_plain = not message.quoted and not message.files and message.edited_ts is None
+    if decision is None or not is_plain or message.author.standing is not Standing.MEMBER or len(mine) != 1:
+        return None
+    (request,) = mine
+    if not _has_values(request) and any(field.required for field in request.fields):
+        return None
+    approves = HumanDecision.ANSWER if _has_values(request) else HumanDecision.APPROVE
+    approves = HumanDecision.APPROVE if HumanDecision.APPROVE in request.decisions else approves
+    decision = approves if decision is HumanDecision.APPROVE else decision
+    if not {approves, decision} <= set(request.decisions) or not can_approve_on_card(request):
+        return None
+    return Decide(request_id=request.id, decision=decision, door=EntryPoint.SLACK, person=message.author.id)
+
+
+def _answer_to(own: list[HumanRequest], mine: list[HumanRequest], message: SlackMessage) -> Decide | None:
+    """Returns the answer to the only text of the only open request of the asker, if the message is one."""
+    field = _only_text(own[0]) if len(own) == 1 and own[0] in mine else None
+    text = without_leading_mention(message.own_text)
+    is_marked = text.strip().casefold().startswith(_ANSWER)
+    if field is None or not (is_marked or message.author.id in own[0].requesters):
+        return None
+    return Decide(
+        request_id=own[0].id,
+        decision=HumanDecision.ANSWER,
+        door=EntryPoint.SLACK,
+        person=message.author.id,
+        values={field.name: text.strip()[len(_ANSWER) :].strip() if is_marked else text},
+    )
 
 
 def _only_text(request: HumanRequest) -> FormField | None:
     """Returns the field that a text can fill: the form's only text, if nothing else is required."""
-    if any(answer.values is not None for answer in request.answers):
+    if _has_values(request):
         return None  # the first person's values stand, and approving them takes a button
     texts = [field for field in request.fields if field.type in _TEXTS]
     needed = [field for field in request.fields if field.required and field not in texts]
@@ -61,27 +133,5 @@ def _only_text(request: HumanRequest) -> FormField | None:
     return texts[0]
 
 
-def _takes(
-    tx: Transaction, request: HumanRequest, field: FormField, message: SlackMessage, known: KnownMembers
-) -> bool:
-    """Stores a message as an answer. Returns False if it is none."""
-    members = {group: known(group) for group in request.policy.groups}
-    person = message.author.id
-    if request.is_late(tx.now) or why_not(request.policy, request.requester, person, members):
-        return False
-    filled = fill(request.fields, {field.name: without_leading_mention(message.own_text)})
-    if filled.problems:
-        return False
-    answer = RequestAnswer(
-        person=person, decision=HumanDecision.ANSWER, at=tx.now, door=EntryPoint.SLACK, values=filled.values
-    )
-    if not requests.answer(tx, request.id, answer):
-        return False
-    grants.note(tx, AuditKind.DECIDED, "answer in words", request, person=person)
-    eligible = eligible_people(request.policy, request.requester, members)
-    step = step_of(request.policy, (*request.answers, answer), eligible)
-    if step and requests.move(tx, step, request, f"answered in words by <@{person}>"):
-        ended(tx, request.id)
-    elif now := requests.get(tx, request.id):
-        refresh_cards(tx, now)
-    return True
+def _has_values(request: HumanRequest) -> bool:
+    return any(answer.values is not None for answer in request.answers)

@@ -268,10 +268,9 @@ def limited_since(tx: Transaction, team: str, person: str, operating_policy: Ope
     return since
 
 
-def is_first_refusal(tx: Transaction, team: str, person: str, scope: str, since: int | None = None) -> bool:
-    """Whether a person's press is refused for the first time today, or since a moment. A refusal is said once."""
-    when = tx.now // (24 * 3600 * SECOND) if since is None else since
-    return idempotency_keys.record(tx, f"refused_press:{team}:{person}:{scope}:{when}")
+def is_first_refusal(tx: Transaction, team: str, person: str, scope: str) -> bool:
+    """Whether a person's press of Slack's own Stop is refused for the first time in this minute."""
+    return idempotency_keys.record(tx, f"refused_press:{team}:{person}:{scope}:{tx.now // (60 * SECOND)}")
 
 
 def why_refused_here(person: Author, channel: str, operating_policy: OperatingPolicy) -> str | None:

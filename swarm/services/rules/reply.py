@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
@@ -289,13 +289,18 @@ def speak(
 
 def last_person(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> str | None:
     """Returns the last author who is a person; None if all authors are bots. Slack streams only to people."""
+    people = people_of(tx, inbox_messages)
+    return people[-1] if people else None
+
+
+def people_of(tx: Transaction, inbox_messages: Iterable[InboxMessage]) -> list[str]:
+    """Returns the author of each message by a person, in the order in which they were written."""
     rows = (
         transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
         for inbox_message in inbox_messages
     )
     said = sorted((transcript.transcript_message(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
-    people = [one.author_id for one in said if one.kind is AuthorKind.USER and is_user(one.author_id)]
-    return people[-1] if people else None
+    return [one.author_id for one in said if one.kind is AuthorKind.USER and is_user(one.author_id)]
 
 
 def check_text(message: str) -> str:

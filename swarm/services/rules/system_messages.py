@@ -168,8 +168,18 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…", "`")) else f"{text}."
 
 
-def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text: str, idempotency_key: str) -> None:
-    """Answers a message visibly only to its author, at most once per key."""
+def post_ephemeral(
+    tx: Transaction,
+    thread: Thread,
+    message: SlackMessage,
+    text: str,
+    idempotency_key: str,
+    *,
+    drops_request_id: str | None = None,
+) -> None:
+    """Answers a message visibly only to its author, at most once per key, optionally with a button that drops a
+    question.
+    """
     is_private = thread.channel_type is ChannelType.DM  # a direct message has no other readers
     deliveries.add(
         tx,
@@ -179,6 +189,7 @@ def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text:
         idempotency_key=idempotency_key,
         target_ts=None if is_private else message.ts,
         person=None if is_private else message.author.id,
+        drops_request_id=drops_request_id,
         even_if_silent=True,
     )
 

@@ -28,7 +28,6 @@ from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.input import client_context
 from swarm.domain.text.slack_text import mentioned_ids
-from swarm.services.requests.asking import supersede
 from swarm.services.runs.answer_run import AnswerRun, Opening, RunContext
 from swarm.services.runs.run_ends import LeaseLossOutcome, keep, place_of
 from swarm.services.runs.run_input import (
@@ -48,7 +47,7 @@ from swarm.store.inbox import leases
 from swarm.store.runs import run_events, run_pages, runs
 from swarm.store.runs.run_events import RunEvent
 from swarm.store.runs.runs import Run
-from swarm.store.threads import threads, transcript
+from swarm.store.threads import transcript
 
 SEAL_SECONDS: Final = 5.0
 """The time that a run waits until the previous, abandoned answer is sealed."""
@@ -209,17 +208,13 @@ class AgentSource:
         This is the case if another run holds the trigger, the agent was just removed, the lease was lost, or an
         abandoned answer of the agent in this thread is not sealed yet.
         """
-        trigger, superseded_in = self._trigger, None
-        if trigger.thread and not (trigger.task or trigger.requests) and self._agent.reach is Reach.BUILTIN:
-            superseded_in = threads.locked(tx, trigger.thread.id).id  # before the lease
+        trigger = self._trigger
         if agents.by_id(tx, self._agent.id) is None or not leases.holds(
             leases.by_token(tx, trigger.lease_token), tx.now
         ):
             return False
         if trigger.thread and run_pages.is_unsealed_in_thread(tx, trigger.thread.id, self._agent.id):
             return False
-        if superseded_in:
-            supersede(tx, superseded_in, self._agent.id, self._run_context.operating_policy)
         run = runs.start(
             tx,
             agent_id=self._agent.id,

@@ -29,7 +29,7 @@ from swarm.domain.model.feedback import (
     langfuse_body,
     webhook_body,
 )
-from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.inbox import UNDER_WAY, InboxStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind, endpoint_of
 from swarm.domain.operating_policy import OperatingPolicy
@@ -49,9 +49,6 @@ FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 NOTED_TEXT: Final = "Thank you, that is noted."
 NO_RERUN_TEXT: Final = "Thank you, that is noted. This cannot be answered again here; ask in the thread."
 UNDER_WAY_TEXT: Final = "Thank you, that is noted. Another answer is under way already."
-
-UNDER_WAY: Final = frozenset({InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING})
-"""The statuses of a message that an agent has yet to answer."""
 
 _AGAIN_TEXTS: Final[Mapping[Reason, str]] = {
     Reason.MORE_DETAIL: "Thank you. It is being answered again, in more detail.",

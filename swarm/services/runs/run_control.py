@@ -21,6 +21,7 @@ import structlog
 from swarm.domain.access import Denial, Me, why_press_refused
 from swarm.domain.answers import wording
 from swarm.domain.button_actions import (
+    DROP_ACTION,
     ESCALATE_ACTION,
     FEEDBACK_ACTION,
     FEEDBACK_FORM,
@@ -38,13 +39,15 @@ from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.feedback import Reason
-from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.inbox import UNDER_WAY, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import Directory
+from swarm.domain.ports import Directory, UserGroups
 from swarm.services.requests.asking import stop_waiting
+from swarm.services.requests.held import drop
+from swarm.services.requests.words import KnownMembers
 from swarm.services.rules import silence, task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import STOPPED_BY, lock_task
@@ -69,7 +72,6 @@ from swarm.services.rules.system_messages import (
     tell_person,
 )
 from swarm.services.runs.feedback import (
-    UNDER_WAY,
     give_comment,
     give_opinion,
     give_reason,
@@ -163,14 +165,18 @@ class Buttons:
         standings: Standings,
         me: Me,
         directory: Directory | None = None,
+        groups: UserGroups | None = None,
     ) -> None:
-        """``directory`` resolves names for paging services; without it, they get ids."""
+        """``directory`` resolves names for paging services; without it, they get ids. ``groups`` says who may drop a
+        question as a member of a group.
+        """
         self._database = database
         self._operating_policy = operating_policy
         self._standings = standings
         self._team = me.team
         self._directory = directory
-        self._acts = {**_ACTS, **_feedback_acts(me)}
+        known: KnownMembers = groups.known_members if groups else lambda _: None
+        self._acts: Mapping[str, Act] = {**_ACTS, **_feedback_acts(me), DROP_ACTION: partial(drop, known=known)}
 
     async def press(self, press: ButtonPressed) -> PressResult:
         """Performs the action of a button. Returns what to show to this person only, if anything."""
@@ -204,26 +210,21 @@ class Buttons:
         concerned = _concerned(tx, press) if self._operating_policy.agent_access else ()
         denied = self._operating_policy.denial(person, press.channel, concerned)
         if denied:
-            return self._refusal(tx, press, person, denied)
-        since = limited_since(tx, self._team, person.id, self._operating_policy)
-        if since is not None:
-            return LIMITED_TEXT if is_first_refusal(tx, self._team, person.id, "limit", since) else None
+            history.record(tx, "press.refused", f"{press.channel}:{press.message_ts}", reason=denied.reason)
+            return UNVERIFIED_TEXT if denied.missing else why_press_refused(denied, person)
+        if limited_since(tx, self._team, person.id, self._operating_policy) is not None:
+            return LIMITED_TEXT
         return act(tx, press, self._operating_policy)
-
-    def _refusal(self, tx: Transaction, press: ButtonPressed, person: Author, denied: Denial) -> str | None:
-        """Returns the text for the person, once a day. The message with the button explains every refusal."""
-        history.record(tx, "press.refused", f"{press.channel}:{press.message_ts}", reason=denied.reason)
-        if denied.missing:
-            return UNVERIFIED_TEXT
-        is_first = is_first_refusal(tx, self._team, person.id, denied.scope(press.channel))
-        return why_press_refused(denied, person) if is_first else None
 
 
 def _concerned(tx: Transaction, press: ButtonPressed) -> list[str]:
     """Returns the name of the agent whose run, task or post a button concerns."""
     said = feedback_of(press.value) if press.action_id == FEEDBACK_ACTION else None
     subject = said.answer_id if said else press.value
-    found = runs.get(tx, subject) or tasks.get(tx, subject)
+    asked = requests.get(tx, subject)
+    if asked and asked.policy.names_people:  # they may decide, and drop it, without being allowed to use the agent
+        return []
+    found = asked or runs.get(tx, subject) or tasks.get(tx, subject)
     posted = None if found else deliveries.get(tx, subject)
     return _names(tx, {found.agent_id if found else posted["agent_id"] if posted else None})
 

@@ -31,7 +31,8 @@ from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, L
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.requests.asking import ask_of_run, release_run
+from swarm.services.requests.asking import ask_of_run, note_all_accepted, release_run
+from swarm.services.requests.held import tell_waiting
 from swarm.services.rules.leases import claimed_members, give_back, lose
 from swarm.services.rules.silence import break_silence, is_silent, judged
 from swarm.services.rules.system_messages import post_message
@@ -149,6 +150,8 @@ def end_run(
     if holds and isinstance(ending.outcome, NeedsInput):
         ask_of_run(tx, run, ending.outcome.asked, operating_policy)
         release_run(tx, run)  # people may have decided on questions that were shown before the end
+        tell_waiting(tx, run)
+    note_all_accepted(tx, run, operating_policy)
     if thread and place and not silent:
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
@@ -189,6 +192,7 @@ def break_off(
         runs.end(tx, run.id, known.step, note)
         if lease and _still_holds(tx, lease, polls=is_polling(tx, run)) and is_ours_to_settle(tx, run, outcome):
             settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), operating_policy, silent=silent)
+    note_all_accepted(tx, run, operating_policy)
     is_unseen = outcome is None and lease is not None and lease.kind is LeaseKind.NOTICE
     if thread and place and not (silent or is_unseen):
         show_settled(tx, run, thread, operating_policy)

@@ -159,7 +159,10 @@ class Delegations:
             epoch=hold.thread.epoch if offer else hold.thread.epoch + 1,
             offer_ends_at=tx.now + OFFER_SECONDS * SECOND if offer else None,
             depends_on=brief.depends_on,
-            by_strangers=transcript.is_by_stranger(message),
+            by_strangers=any(
+                transcript.is_by_stranger(transcript.find(tx, one.team, one.channel, one.ts))
+                for one in with_others(tx, hold)
+            ),
             reason=f"delegated by {caller.agent.name}",
         )
 

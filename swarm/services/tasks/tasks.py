@@ -349,15 +349,11 @@ def _thread_of_lease(tx: Transaction, caller: Caller) -> str | None:
 
 
 def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
-    """Whether a task is created during work that only strangers requested."""
+    """Whether a task is created during work that strangers requested, alone or together with members."""
     if task := task_of_lease(tx, caller):
         return task.by_strangers
     inbox_messages = inbox.members(tx, caller.lease_token) if caller and caller.lease_token else []
-    messages = (
-        transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
-        for inbox_message in inbox_messages
-    )
-    return bool(inbox_messages) and all(transcript.is_by_stranger(message) for message in messages)
+    return any(transcript.is_by_stranger(transcript.find(tx, one.team, one.channel, one.ts)) for one in inbox_messages)
 
 
 def _requester_of_lease(tx: Transaction, caller: Caller | None, task: Task | None) -> str | None:

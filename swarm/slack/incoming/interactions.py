@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION
+from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.domain.model.requests import FormField, HumanDecision
 from swarm.slack.form_fields import BACK_ACTION, VALUE_ACTION, field_key, typed_values
 from swarm.slack.incoming.fields import EMPTY, JsonObject, id_at, is_object, object_at, objects_at, text_at, ts_at
@@ -36,6 +36,7 @@ class RequestPressed:
     message_ts: str
     thread_ts: str | None
     trigger_id: str
+    for_everybody: bool = False
     values: dict[str, Any] = field(default_factory=dict)
 
 
@@ -114,7 +115,8 @@ def request_pressed(body: object) -> RequestPressed | None:
     return RequestPressed(
         request_id=text_at(action, "value")[:_MAX_ID],
         action=action_id,
-        decision=_DECISIONS.get(action_id.removeprefix(DECIDE_ACTION)) if action_id.startswith(DECIDE_ACTION) else None,
+        decision=_decision_of(action_id),
+        for_everybody=action_id.endswith(FOR_EVERYBODY),
         person=person,
         team=team,
         channel=channel,
@@ -123,6 +125,12 @@ def request_pressed(body: object) -> RequestPressed | None:
         trigger_id=trigger_id,
         values=_raw_values(object_at(body, "state")),
     )
+
+
+def _decision_of(action_id: str) -> HumanDecision | None:
+    if action_id == f"{DECIDE_ACTION}{HumanDecision.APPROVE_ALWAYS}{FOR_EVERYBODY}":
+        return HumanDecision.APPROVE_ALWAYS
+    return _DECISIONS.get(action_id.removeprefix(DECIDE_ACTION)) if action_id.startswith(DECIDE_ACTION) else None
 
 
 def form_submitted(body: object) -> FormSubmitted | None:

@@ -11,6 +11,7 @@ from typing import Final, assert_never
 from swarm.domain.answers.calls import AnswerTarget, Card, Chunk, Closing, PlanTitle, TaskDisplay, Text
 from swarm.domain.answers.events import StepStatus
 from swarm.domain.button_actions import (
+    DROP_ACTION,
     FEEDBACK_ACTION,
     RETRY_RUN_ACTION,
     STOP_RUN_ACTION,
@@ -106,6 +107,11 @@ def stop_task_block(task_id: str) -> Block:
 def stop_run_block(run_id: str) -> Block:
     """Returns a button that stops a running answer."""
     return actions(_stop_button(run_id))
+
+
+def drop_request_block(request_id: str) -> Block:
+    """Returns a button that drops the open questions of a request's agent in its thread."""
+    return actions(button(DROP_ACTION, "Drop it and go on", request_id))
 
 
 def _stop_button(run_id: str) -> Block:

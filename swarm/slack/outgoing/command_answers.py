@@ -118,7 +118,7 @@ def _help(answer: CommandHelp) -> str:
             "`swarm#name` in a message addresses one agent, `swarm#all` all; `!stop` stops what runs in a thread.",
             f"`{command} status`: is the swarm well, and who answers here?",
             f"`{command} agents`: the agents, and how to address them",
-            f"`{command} tasks`: your open tasks, and those of this conversation",
+            f"`{command} tasks`: your open messages and tasks, and the other tasks of this conversation",
             f"`{command} stop`: stop what runs for you here",
             f"`{command} explain LINK`: who got a message, and what became of it; without a link, your last one here",
             f"`{command} feedback TEXT`: tell the people who run the swarm what you think",
@@ -243,12 +243,12 @@ def _loads(agent: AgentCard) -> tuple[tuple[int, str], ...]:
 
 def _tasks(answer: WorkList) -> tuple[str, list[Block]]:
     if not answer.own and not answer.others:
-        return "You have no open tasks, and there are none here.", []
+        return "Nothing of yours is open, and there are no tasks here.", []
     own = _listed(answer.own, answer.channel) or [section("None.")]
     others = _listed(answer.others, answer.channel)
-    blocks = [section("*Your open tasks*"), *own, *([section("*Other open tasks here*"), *others] if others else [])]
+    blocks = [section("*Your open work*"), *own, *([section("*Other open tasks here*"), *others] if others else [])]
     titles = [word(work.title) for work in (*answer.own, *answer.others)]
-    return f"Open tasks: {', '.join(titles)}", blocks
+    return f"Open work: {', '.join(titles)}", blocks
 
 
 def _listed(works: Sequence[OpenWork], channel: str) -> list[Block]:

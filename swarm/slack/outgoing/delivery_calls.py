@@ -11,6 +11,7 @@ from swarm.slack.outgoing.answer_blocks import (
     MAX_UPDATE_CHARACTERS,
     closing_blocks,
     cut_text,
+    drop_request_block,
     stop_run_block,
     stop_task_block,
 )
@@ -58,6 +59,8 @@ def content(delivery: Delivery) -> dict[str, object]:
         blocks.append(stop_task_block(delivery.stops_task_id))
     if delivery.stops_run_id:
         blocks.append(stop_run_block(delivery.stops_run_id))
+    if delivery.drops_request_id:
+        blocks.append(drop_request_block(delivery.drops_request_id))
     if delivery.closing and delivery.place:
         blocks += closing_blocks(delivery.closing, delivery.place)
     is_update = delivery.kind is DeliveryKind.UPDATE

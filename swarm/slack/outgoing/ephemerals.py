@@ -6,7 +6,9 @@ https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
@@ -14,7 +16,35 @@ from swarm.domain.errors import Unavailable
 from swarm.slack.incoming.fields import JsonObject
 from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
 
+MOST_A_MINUTE: Final = 10
+SLOW_TEXT: Final = "Slow down, please: you have pressed many buttons. I answer again in a minute."
+
+_MINUTE: Final = 60.0
+_REMEMBERED: Final = 10_000
+
 _log = structlog.get_logger(__name__)
+
+
+class PrivateAnswers:
+    """Limits what a person is shown for presses: `MOST_A_MINUTE` texts a minute, and then one that asks for patience.
+
+    Each process counts for itself.
+    """
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._counts: dict[str, tuple[float, int]] = {}  # the begin of the person's minute, and the texts since then
+
+    def next(self, user_id: str, text: str) -> str | None:
+        """Returns the text to show to a person; None for nothing."""
+        now = self._seconds()
+        begin, count = self._counts.pop(user_id, (now, 0))
+        if now - begin >= _MINUTE:
+            begin, count = now, 0
+        if len(self._counts) >= _REMEMBERED:
+            del self._counts[next(iter(self._counts))]
+        self._counts[user_id] = (begin, count + 1)
+        return text if count < MOST_A_MINUTE else SLOW_TEXT if count == MOST_A_MINUTE else None
 
 
 async def whisper(

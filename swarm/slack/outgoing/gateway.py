@@ -84,6 +84,7 @@ class Gateway:
     ) -> None:
         self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
+        self._private_answers = ephemerals.PrivateAnswers()
         self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
         self.personal = PersonalSurfaces(self._api)
         self._sessions = Sessions(self._api, agent_sessions=agent_sessions)
@@ -176,8 +177,14 @@ class Gateway:
     async def whisper(
         self, channel: str, user_id: str, text: str, thread_ts: str | None = None, blocks: Sequence[JsonObject] = ()
     ) -> None:
-        """Shows a text, or blocks, to one person (``chat.postEphemeral``) at most once, without raising on failure."""
-        await ephemerals.whisper(self._api, channel, user_id, text, thread_ts, blocks)
+        """Shows a text, or blocks, to one person (``chat.postEphemeral``) at most once, without raising on failure.
+
+        A person who presses many buttons in a minute is asked to slow down, and then shown nothing.
+        """
+        shown = self._private_answers.next(user_id, text)
+        if shown is not None:
+            shown_blocks = blocks if shown == text else ()
+            await ephemerals.whisper(self._api, channel, user_id, shown, thread_ts, shown_blocks)
 
     async def replace_ephemeral(self, response_url: str, text: str) -> bool:
         """Replaces an ephemeral message after a press of one of its buttons. Returns whether Slack did."""
@@ -319,6 +326,8 @@ class Gateway:
         Slack shows no ephemeral text in a thread without replies.
         """
         arguments: dict[str, object] = {"user": person, "text": delivery.text}
+        if delivery.drops_request_id:
+            arguments = {"user": person, **content(delivery)}
         if delivery.thread_ts and delivery.target_ts != delivery.thread_ts:
             arguments["thread_ts"] = delivery.thread_ts
         answer = await self._write(delivery, arguments)

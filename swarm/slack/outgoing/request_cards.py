@@ -12,7 +12,7 @@ from typing import Final
 
 import orjson
 
-from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION
+from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.domain.model.grants import GRANTS, GrantScope
 from swarm.domain.model.requests import DecisionPolicy, HumanDecision, HumanRequest, RequestAnswer, ToolRequest
 from swarm.domain.request_texts import card_text
@@ -56,9 +56,10 @@ _LABELS: Final = {
     _D.ANSWER: ("Send", "primary"),
     _D.EDIT: ("Change arguments", None),
     _D.REJECT: ("Reject", "danger"),
-    _D.APPROVE_THREAD: ("Allow in this thread", None),
-    _D.APPROVE_ALWAYS: ("Always allow", None),
+    _D.APPROVE_THREAD: ("Allow here", None),
+    _D.APPROVE_ALWAYS: ("Allow for my work", None),
 }
+_FOR_EVERYBODY: Final = "Allow for everybody"
 _ORDER: Final = (_D.APPROVE, _D.ANSWER, _D.EDIT, _D.REJECT)
 _FILLED_IN: Final = (_D.APPROVE, _D.ANSWER)
 
@@ -75,7 +76,8 @@ def request_blocks(request: HumanRequest) -> list[Block]:
     asked += tool_blocks(request.tool) if request.tool else []
     if not request.is_open:
         return [*asked, *outcome_blocks(request)]
-    below = [*_buttons(request), context(_who_asks(request), " · ".join(_who_decides(request)))]
+    remark = [context(safe(request.reason))] if request.reason else []
+    below = [*remark, *_buttons(request), context(_who_asks(request), " · ".join(_who_decides(request)))]
     if needs_form(request) and not is_inline(request):
         return [*asked, *below]
     inputs = [input_block(field, {}) for field in request.fields] if needs_form(request) else value_blocks(request)
@@ -121,15 +123,30 @@ def _prompt(request: HumanRequest) -> str:
 def _buttons(request: HumanRequest) -> list[Block]:
     shown = [decision for decision in _ORDER if decision in request.decisions]
     has_form = needs_form(request) and not is_inline(request)
-    grants = [decision for decision in GRANTS if decision in request.decisions and not has_form]
     if has_form:
         shown = [decision for decision in shown if decision not in _FILLED_IN]
     row = [button(FORM_ACTION, "Open the form", request.id, style="primary")] if has_form else []
     row += [_decision(request, decision) for decision in shown]
-    more = [_decision(request, decision) for decision in grants]
+    more = [] if has_form else _grants(request)
     if _is_cut(request):
         more.append(button(ARGUMENTS_ACTION, "Show all", request.id))
     return [actions(*elements) for elements in (row, more) if elements]
+
+
+def _grants(request: HumanRequest) -> list[Block]:
+    """Returns the buttons that give a grant. The card is for everybody: who may not press one is told so then."""
+    policy = request.policy
+    is_named = bool(policy.groups) or not set(policy.users).isdisjoint(request.requesters)
+    by_requester = not policy.not_requester and (policy.requester or is_named)
+    given = [decision for decision in GRANTS if decision in request.decisions]
+    row = [
+        _decision(request, one) for one in given if by_requester or (one is _D.APPROVE_THREAD and policy.names_people)
+    ]
+    if policy.names_people and _D.APPROVE_ALWAYS in given:
+        action_id = f"{DECIDE_ACTION}{_D.APPROVE_ALWAYS}{FOR_EVERYBODY}"
+        confirm = _confirm(request, _D.APPROVE_ALWAYS, for_everybody=True)
+        row.append(button(action_id, _FOR_EVERYBODY, request.id, confirm=confirm))
+    return row
 
 
 def _is_cut(request: HumanRequest) -> bool:
@@ -139,19 +156,24 @@ def _is_cut(request: HumanRequest) -> bool:
 
 def _decision(request: HumanRequest, decision: HumanDecision) -> Block:
     label, style = _LABELS[decision]
+    if decision is _D.ANSWER and request.fields and not needs_form(request):  # the first person's values stand
+        label = _LABELS[_D.APPROVE][0]
     confirm = _confirm(request, decision) if decision in GRANTS else None
     return button(DECIDE_ACTION + decision, label, request.id, style=style, confirm=confirm)
 
 
-def _confirm(request: HumanRequest, decision: HumanDecision) -> Block:
+def _confirm(request: HumanRequest, decision: HumanDecision, *, for_everybody: bool = False) -> Block:
     scope, seconds = GRANTS[decision]
     where = "in this thread" if scope is GrantScope.THREAD else "everywhere"
+    whose = "for everybody's work" if for_everybody else "for work that you ask for"
+    if scope is GrantScope.THREAD and request.policy.names_people:
+        whose += ", or for everybody's if my operator's rules name you"
     tool = cut(visible(request.tool.name), 60) if request.tool else "this tool"
     agent = cut(visible(request.agent), 60)
     days = seconds // _DAY_SECONDS
     return {
-        "title": plain(_LABELS[decision][0], 100),
-        "text": plain(f"{agent} may use {tool} {where} for the next {days} days, without asking anybody.", 300),
+        "title": plain(_FOR_EVERYBODY if for_everybody else _LABELS[decision][0], 100),
+        "text": plain(f"{agent} may use {tool} {where} for {days} days without asking, {whose}.", 300),
         "confirm": plain("Allow", 30),
         "deny": plain("Cancel", 30),
     }
@@ -159,22 +181,27 @@ def _confirm(request: HumanRequest, decision: HumanDecision) -> Block:
 
 def _who_asks(request: HumanRequest) -> str:
     asker = f"asked by *{word(request.agent) or 'an agent'}*"
-    return f"{asker} for {person(request.requester)}" if request.requester else asker
+    return f"{asker} for {_people(request.requesters)}" if request.requesters else asker
+
+
+def _people(people: Sequence[str]) -> str:
+    return listed([person(one) for one in people])
 
 
 def _who_decides(request: HumanRequest) -> list[str]:
     policy = request.policy
     parts = [f"{request.run_ended} of {request.run_total} answered"] if request.run_total > 1 else []
-    parts.append(f"{_deciders(policy, request.requester)} may decide")
+    parts.append(f"{_deciders(policy, request.requesters)} may decide")
+    ends = "one rejection ends it" if policy.veto else ""
     if policy.need > 1:
         given = _approvers(request.answers)
-        parts.append(f"{policy.need} people have to approve")
-        parts.append(f"{len(given)} of {policy.need} approved: {listed(given)}" if given else "nobody has approved yet")
+        so_far = f"{len(given)} so far: {listed(given)}" if given else "0 so far"
+        parts.append("; ".join(filter(None, [f"needs {policy.need} approvals ({so_far})", ends])))
+    elif ends:
+        parts.append(ends)
     rejected = [person(answer.person) for answer in request.answers if answer.decision is _D.REJECT]
     if rejected:
         parts.append(f"rejected by {listed(rejected)}")
-    if policy.veto:
-        parts.append("one reject is enough")
     parts.append(f"until {date(request.expires_at)}" if request.expires_at is not None else "without a time limit")
     return parts
 
@@ -183,13 +210,15 @@ def _approvers(answers: Sequence[RequestAnswer]) -> list[str]:
     return list(dict.fromkeys(person(answer.person) for answer in answers if answer.decision is not _D.REJECT))
 
 
-def _deciders(policy: DecisionPolicy, requester: str | None) -> str:
+def _deciders(policy: DecisionPolicy, requesters: Sequence[str]) -> str:
     """Returns who may decide, in words."""
-    named = [person(user) for user in policy.users if not (policy.not_requester and user == requester)]
+    named = [person(user) for user in policy.users if not (policy.not_requester and user in requesters)]
     named += [group(one) for one in policy.groups]
-    if policy.requester and requester:
-        named = [person(requester), *named]
+    if policy.requester:
+        named = [*map(person, requesters), *named]
     if not policy.not_requester:
         return listed(list(dict.fromkeys(named))) if named else "the operator"
-    asker = person(requester) if requester else "the requester"
-    return f"{listed(named)}, but not {asker}," if policy.names_people and named else f"everybody but {asker}"
+    asker = _people(requesters) if requesters else "the requester"
+    if policy.names_people:
+        return f"{listed(named)}, but not {asker}," if named else "the operator"
+    return f"any member but {asker}"

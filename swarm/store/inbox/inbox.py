@@ -63,7 +63,6 @@ inbox_message = row_mapper(InboxMessage)
 
 _i = inbox_messages.c
 _is_unread = _i.status == literally(InboxStatus.UNREAD)
-_due = _is_unread & _i.delay_reason.is_(None)
 
 _given_new = given(
     id=Text,
@@ -115,7 +114,7 @@ _DUE_OF_LANES = Statement(
     first_of_each(
         _given_lanes,
         inbox_messages,
-        (_i.agent_id == _given_lanes.c.agent_id) & (_i.thread_id == _given_lanes.c.lane_id) & _due,
+        (_i.agent_id == _given_lanes.c.agent_id) & (_i.thread_id == _given_lanes.c.lane_id) & queues.is_due,
         _i.ts,
     )
 )

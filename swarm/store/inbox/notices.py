@@ -24,6 +24,7 @@ from swarm.store.bridge.statements import (
     row_mapper,
 )
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import queues
 from swarm.store.tables import agents
 from swarm.store.tables.effects import deliveries
 from swarm.store.tables.work import notices, tasks
@@ -56,7 +57,7 @@ _ADD = Statement(
 )
 _given_agents = given(agent_id=Text)
 _is_unread = (_n.agent_id == _given_agents.c.agent_id) & (_n.status == literally(NoticeStatus.UNREAD))
-_UNREAD = Statement(first_of_each(_given_agents, notices, _is_unread, _n.created_at, _n.id))
+_UNREAD = Statement(first_of_each(_given_agents, notices, _is_unread & queues.is_notice_due, _n.created_at, _n.id))
 _WAITS = Statement(
     select(_n.id)
     .where(

@@ -9,7 +9,10 @@ or a claim and a writer, never process the same lane concurrently.
 The order of locks, which prevents deadlocks: thread, lease, task, inbox messages, head. Only a claim begins with heads;
 therefore it waits for none of the others and skips locked rows.
 
-A held message is unread but not due: it waits for the history of its thread, or for a delay after a failed attempt.
+A delayed message is unread but not due: it waits for the history of its thread, or for a delay after a failed attempt.
+
+While a run of the coordinator asks people, its agent's lane in that thread is held: only the work that asked may become
+due, until the agent has received the decision or the resumed run has failed. Whatever ends a hold calls `refresh`.
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    ColumnElement,
     Text,
+    and_,
     bindparam,
     delete,
     exists,
@@ -32,13 +38,15 @@ from sqlalchemy import (
     true,
     tuple_,
     union,
+    union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import InboxDelay, InboxStatus, NoticeStatus
+from swarm.domain.model.inbox import UNDER_WAY, InboxDelay, InboxStatus, NoticeKind, NoticeStatus
 from swarm.domain.model.leases import LeaseKind
+from swarm.domain.model.requests import Asker, RequestStatus, ResumeStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.store.bridge.statements import (
     AT_MOST_N,
@@ -50,7 +58,7 @@ from swarm.store.bridge.statements import (
     row_mapper,
 )
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import agents, threads
+from swarm.store.tables import agents, requests, threads
 from swarm.store.tables.work import inbox_messages, leases, notices, queue_heads, tasks
 
 
@@ -75,8 +83,54 @@ _queue_head = row_mapper(QueueHead)
 
 _i = inbox_messages.c
 _t = tasks.c
-_due = (_i.status == literally(InboxStatus.UNREAD)) & _i.delay_reason.is_(None)
-_task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.delay_reason.is_(None) & _t.ended_at.is_(None)
+_asking, _asked, _asked_task = requests.alias("asking"), inbox_messages.alias("asked"), tasks.alias("asked_task")
+_q = _asking.c
+# Uses the partial index on such requests, of which there are few.
+_is_undelivered = and_(
+    _q.asker == literally(Asker.DURABLE),
+    _q.run_id.is_not(None),
+    _q.resume.in_([literally(ResumeStatus.NONE), literally(ResumeStatus.SENT)]),
+)
+_is_asking = or_(
+    exists().where(
+        _asked.c.id == _q.work_id,
+        _asked.c.agent_id == _q.agent_id,
+        _asked.c.status.in_([literally(status) for status in sorted(UNDER_WAY)]),
+    ),
+    exists().where(
+        _asked_task.c.id == _q.task_id, _asked_task.c.agent_id == _q.agent_id, _asked_task.c.ended_at.is_(None)
+    ),
+)
+
+
+def is_held(agent_id: ColumnElement[Any], lane_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Returns the condition that a lane is held by a question that a run of its agent has asked."""
+    return exists().where(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, _is_asking)
+
+
+def _may_run(
+    agent_id: ColumnElement[Any], lane_id: ColumnElement[Any], is_own: ColumnElement[bool]
+) -> ColumnElement[bool]:
+    own = exists().where(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, is_own)
+    return or_(~is_held(agent_id, lane_id), own)
+
+
+_has_message = func.replace(_q.inbox_message_ids, _i.id, "") != _q.inbox_message_ids
+is_due: Final = and_(
+    _i.status == literally(InboxStatus.UNREAD),
+    _i.delay_reason.is_(None),
+    _may_run(_i.agent_id, _i.thread_id, _has_message),
+)
+"""The condition that a message is due."""
+
+is_task_due: Final = and_(
+    _t.status == literally(TaskStatus.PENDING),
+    _t.delay_reason.is_(None),
+    _t.ended_at.is_(None),
+    _may_run(_t.agent_id, _t.lane_id, _q.task_id == _t.id),
+)
+"""The condition that a task is due."""
+
 # For EXISTS, PostgreSQL would read all active leases. A subquery with LIMIT is evaluated row by row.
 _is_worked_on = (
     select(leases.c.token)
@@ -114,11 +168,11 @@ _LOWEST = Statement(
         _given_lanes.c.agent_id,
         _given_lanes.c.lane_id,
         select(func.min(_i.order_key))
-        .where(_i.agent_id == _given_lanes.c.agent_id, _i.thread_id == _given_lanes.c.lane_id, _due)
+        .where(_i.agent_id == _given_lanes.c.agent_id, _i.thread_id == _given_lanes.c.lane_id, is_due)
         .scalar_subquery()
         .label("of_messages"),
         select(func.min(_t.order_key))
-        .where(_t.agent_id == _given_lanes.c.agent_id, _t.lane_id == _given_lanes.c.lane_id, _task_due)
+        .where(_t.agent_id == _given_lanes.c.agent_id, _t.lane_id == _given_lanes.c.lane_id, is_task_due)
         .scalar_subquery()
         .label("of_tasks"),
     )
@@ -139,26 +193,45 @@ def _make(insert: postgresql.Insert) -> postgresql.Insert:
     )
 
 
-_MAKE_HEADS = Statement(
-    lambda insert: _make(
-        insert(queue_heads).from_select([column.name for column in _given_heads.c], select(_given_heads).where(true()))
+def _making(condition: ColumnElement[bool]) -> Statement:
+    names = [column.name for column in _given_heads.c]
+    return Statement(
+        lambda insert: _make(insert(queue_heads).from_select(names, select(_given_heads).where(condition)))
     )
-)
+
+
+_MAKE_HEADS = _making(true())
+_ADD_HEADS = _making(~is_held(_given_heads.c.agent_id, _given_heads.c.lane_id))
 _is_given = tuple_(queue_heads.c.agent_id, queue_heads.c.lane_id).in_(select(_given_lanes))
 _DROP_HEADS = Statement(delete(queue_heads).where(_is_given))
 _DROP_EXHAUSTED = Statement(
     delete(queue_heads).where(
         _is_given,
-        ~exists().where(_i.agent_id == queue_heads.c.agent_id, _i.thread_id == queue_heads.c.lane_id, _due),
-        ~exists().where(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, _task_due),
+        ~exists().where(_i.agent_id == queue_heads.c.agent_id, _i.thread_id == queue_heads.c.lane_id, is_due),
+        ~exists().where(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, is_task_due),
     )
 )
+_starts_run = notices.c.kind.in_([literally(NoticeKind.TASK_FINISHED), literally(NoticeKind.TASK_RETURNED)])
+is_notice_due: Final = ~_starts_run | ~is_held(notices.c.agent_id, notices.c.thread_id)
+"""The condition that an unread notice is due: one that starts a run waits in a held lane."""
+
 _gone = agents.c.revoked_at.is_not(None)
+_served = union_all(
+    select(queue_heads),
+    # Lanes that are held have no head. They are listed for the case that their agent is offline or removed.
+    select(_q.agent_id, _q.thread_id.label("lane_id"), _q.created_at.label("order_key")).where(
+        _is_undelivered,
+        _q.status == literally(RequestStatus.OPEN),
+        exists().where(
+            _i.agent_id == _q.agent_id, _i.thread_id == _q.thread_id, _i.status == literally(InboxStatus.UNREAD)
+        ),
+    ),
+).subquery()
 # Threads that already have the notice and have no other available agent are skipped, because they can only wait.
 _WAITING = Statement(
-    select(queue_heads.c.lane_id, queue_heads.c.agent_id)
-    .join(agents, agents.c.id == queue_heads.c.agent_id)
-    .join(threads, threads.c.id == queue_heads.c.lane_id)
+    select(_served.c.lane_id, _served.c.agent_id)
+    .join(agents, agents.c.id == _served.c.agent_id)
+    .join(threads, threads.c.id == _served.c.lane_id)
     .where(
         or_(_gone, func.coalesce(agents.c.last_seen_at, 0) < bindparam("cutoff")),
         or_(
@@ -167,18 +240,18 @@ _WAITING = Statement(
             _gone & bindparam("lead_exists", type_=Boolean),
         ),
     )
-    .order_by(queue_heads.c.order_key)
+    .order_by(_served.c.order_key)
     .limit(AT_MOST_N)
 )
 _MISSING = Statement(
     union(
         select(_i.agent_id, _i.thread_id.label("lane_id")).where(
-            _due,
+            is_due,
             _i.agent_id.is_not(None),
             ~exists().where(queue_heads.c.agent_id == _i.agent_id, queue_heads.c.lane_id == _i.thread_id),
         ),
         select(_t.agent_id, _t.lane_id).where(
-            _task_due, ~exists().where(queue_heads.c.agent_id == _t.agent_id, queue_heads.c.lane_id == _t.lane_id)
+            is_task_due, ~exists().where(queue_heads.c.agent_id == _t.agent_id, queue_heads.c.lane_id == _t.lane_id)
         ),
     ).order_by("agent_id", "lane_id")
 )
@@ -236,7 +309,8 @@ def refresh_all(tx: Transaction, lanes: Iterable[Lane]) -> None:
 
 
 def add(tx: Transaction, heads: Iterable[QueueHead]) -> None:
-    """Records additional due work in lanes and wakes their agents. Uses one statement, while `refresh_all` needs three.
+    """Records additional due work in lanes that are not held, and wakes their agents. Uses one statement, while
+    `refresh_all` needs three.
 
     A writer that concurrently drops a head holds its lock and has not seen the new work; the head is created again.
     """
@@ -244,7 +318,7 @@ def add(tx: Transaction, heads: Iterable[QueueHead]) -> None:
     for head in heads:
         lowest[head.lane] = min(head, lowest.get(head.lane, head), key=attrgetter("order_key"))
     if rows := _given_rows(lowest[lane] for lane in sorted(lowest)):
-        _MAKE_HEADS.run(tx, given=rows)
+        _ADD_HEADS.run(tx, given=rows)
     for row in rows:
         tx.wake(str(row["agent_id"]))
 
@@ -313,7 +387,7 @@ def delay(tx: Transaction, message_id: str, agent_id: str | None, thread_id: str
 
 
 def ended_delays(tx: Transaction) -> list[str]:
-    """Returns the threads of held messages whose delay is over."""
+    """Returns the threads of delayed messages whose delay is over."""
     return sorted({row["thread_id"] for row in _ENDED_DELAYS.all(tx, now=tx.now)})
 
 
@@ -339,7 +413,9 @@ _AGENTS = Statement(
         agents.c.revoked_at.is_(None),
         or_(
             exists().where(queue_heads.c.agent_id == agents.c.id, ~_is_worked_on),
-            exists().where(notices.c.agent_id == agents.c.id, notices.c.status == literally(NoticeStatus.UNREAD)),
+            exists().where(
+                notices.c.agent_id == agents.c.id, notices.c.status == literally(NoticeStatus.UNREAD), is_notice_due
+            ),
         ),
     )
 )

@@ -65,6 +65,7 @@ deliveries = Table(
     # a reaction is removed, or an update replaces the Retry button with its text
     Column("removes", Boolean, nullable=False, server_default=false()),
     Column("request_id", Text),  # the request that the message shows
+    Column("drops_request_id", Text),  # the request that the message's button drops
     one_of("kind", DeliveryKind),
     one_of("status", DeliveryStatus),
     CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),

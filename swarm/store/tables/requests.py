@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 
 from swarm.domain.escalations import EscalationDoor, OnCall
-from swarm.domain.model.grants import AuditKind, GrantScope
+from swarm.domain.model.grants import AuditKind, GrantCovers, GrantScope
 from swarm.domain.model.requests import Asker, EntryPoint, HumanDecision, RequestStatus, ResumeStatus
 from swarm.store.tables.schema import Serial, metadata, one_of
 
@@ -35,7 +35,7 @@ requests = Table(
     Column("asker", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("resume", Text, nullable=False),
-    Column("requester", Text),  # a Slack user id
+    Column("requesters", Text, nullable=False, server_default="[]"),  # JSON list of Slack user ids
     Column("tool", Text),  # the name of the tool that waits for approval
     Column("digest", Text),  # of its name and arguments
     Column("agent_request_id", Text, nullable=False),  # the asker's own id, used to resume
@@ -44,6 +44,7 @@ requests = Table(
     Column("expires_at", BigInteger),
     Column("ended_at", BigInteger),
     Column("reason", Text),  # why it was cancelled
+    Column("joins", Text),  # the open request with the same question, whose end this one waits for
     Column("tell_at", BigInteger),  # when to tell, or later to remind, who may decide; null: never (again)
     one_of("asker", Asker),
     one_of("status", RequestStatus),
@@ -59,7 +60,11 @@ Index("ix_requests_run", requests.c.run_id, requests.c.id)
 Index("ix_requests_open", requests.c.id, sqlite_where=_is_open, postgresql_where=_is_open)
 Index("ix_requests_thread", requests.c.thread_id, sqlite_where=_is_open, postgresql_where=_is_open)
 Index("ix_requests_expiry", requests.c.expires_at, sqlite_where=_is_open, postgresql_where=_is_open)
+_is_undelivered = text("asker = 'durable' AND run_id IS NOT NULL AND resume IN ('none', 'sent')")
+Index("ix_requests_holding", requests.c.thread_id, sqlite_where=_is_undelivered, postgresql_where=_is_undelivered)
 Index("ix_requests_sent", requests.c.id, sqlite_where=_is_sent, postgresql_where=_is_sent)
+_joins = requests.c.joins.is_not(None)
+Index("ix_requests_joins", requests.c.joins, sqlite_where=_joins, postgresql_where=_joins)
 _is_to_tell = requests.c.tell_at.is_not(None)
 Index("ix_requests_tell", requests.c.tell_at, sqlite_where=_is_to_tell, postgresql_where=_is_to_tell)
 _ended = requests.c.ended_at.is_not(None)
@@ -95,6 +100,7 @@ grants = Table(
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
     Column("tool", Text, nullable=False),
     Column("scope", Text, nullable=False),
+    Column("covers", Text, one_of("covers", GrantCovers), nullable=False, server_default=GrantCovers.GIVER.value),
     Column("thread_id", Text, ForeignKey("threads.id")),
     Column("request_id", Text, nullable=False),  # the request whose decision gave it
     Column("given_by", Text, nullable=False),

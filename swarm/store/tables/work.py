@@ -54,7 +54,9 @@ tasks = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
     Column("ended_at", BigInteger),
-    Column("by_strangers", Boolean, nullable=False, server_default=false()),  # requested by strangers only
+    Column(
+        "by_strangers", Boolean, nullable=False, server_default=false()
+    ),  # requested by strangers, alone or with members
     Column("instruction", Text),  # the text before the task for its agent, after a person's Retry
     one_of("status", TaskStatus),
     one_of("delay_reason", TaskDelay),
@@ -106,7 +108,7 @@ inbox_messages = Table(
     Column("claims", Integer, nullable=False),  # number of leases so far
     Column("order_key", BigInteger, nullable=False),
     Column("delay_reason", Text),  # the reason for a delay
-    Column("due_at", BigInteger),  # for a held message: when the delay ends
+    Column("due_at", BigInteger),  # for a delayed message: when the delay ends
     Column("lease_token", Text),  # its last lease
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),

@@ -105,7 +105,8 @@ def _tasks(condition: ColumnElement[bool]) -> Select[Any]:
 
 _TASKS = Statement(_tasks(_t.requester.in_(select(_given_people.c.user_id))))
 _TASKS_IN_CHANNEL = Statement(_tasks((_h.team == bindparam("team")) & (_h.channel == bindparam("channel"))))
-_is_of_person = [table.c.requester == bindparam("person") for table in (runs, tasks, requests)]
+_is_of_person = [runs.c.requester == bindparam("person"), _t.requester == bindparam("person")]
+_is_requester = requests.c.requesters.contains('"' + bindparam("person") + '"')
 _is_unfinished = runs.c.status.in_([literally(status) for status in sorted(UNFINISHED)])
 
 
@@ -180,7 +181,7 @@ _has_run = exists().where(runs.c.lease_token == leases.c.token, runs.c.ended_at.
 _with_open_work = union(
     select(runs.c.thread_id).where(_is_unfinished, runs.c.ended_at.is_(None), _is_of_person[0], _is_shown_run),
     select(_t.thread_id).where(_is_open_task, _is_of_person[1]),
-    select(requests.c.thread_id).where(_is_open_request, _is_of_person[2]),
+    select(requests.c.thread_id).where(_is_open_request, _is_requester),
     select(_i.thread_id).select_from(_of_person(inbox_messages)).where(_is_waiting, _i.silent.is_(False)),
     select(leases.c.thread_id)
     .select_from(_of_person(_polling))

@@ -104,7 +104,7 @@ def ended(run_id: str, new: NewRequest, status: RequestStatus, values: Mapping[s
     return HumanRequest(
         id="q", key="k", agent_id="a", agent="ada", thread_id="t", run_id=run_id, work_id="w", task_id=None,
         inbox_message_ids=("w",), lease_token="l", asker=Asker.LIVE, status=status, resume=ResumeStatus.NONE,
-        requester="U1", title=new.title, prompt=new.prompt, fields=new.fields, decisions=new.decisions, tool=None,
+        requesters=("U1",), title=new.title, prompt=new.prompt, fields=new.fields, decisions=new.decisions, tool=None,
         policy=BY_REQUESTER, agent_request_id="", raw={}, created_at=1, expires_at=None, ended_at=2, reason=None,
         answers=tuple(answers),
     )  # fmt: skip

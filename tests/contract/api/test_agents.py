@@ -48,6 +48,14 @@ async def test_a_registered_agent_gets_its_token_once_and_is_known_by_it(doors: 
 
 
 @pytest.mark.req("OPS-04")
+@pytest.mark.req("HITL-11")
+@pytest.mark.parametrize("name", ["operator", "system", "slack", "coordinator", "swarm", "---", "-", "-operator-"])
+async def test_a_name_that_means_somebody_else_is_refused_with_the_remedy(name: str, doors: Doors) -> None:
+    answer = await doors.operator.ask("POST", "/agents", json={"name": name, "role": "worker"})
+    assert answer.status_code == 422
+    assert "Choose another one" in answer.json()["error"]["message"]
+
+
 async def test_a_name_is_taken_once(doors: Doors, lea: Visitor) -> None:
     answer = await doors.operator.ask("POST", "/agents", json={"name": "lea", "role": "worker"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")

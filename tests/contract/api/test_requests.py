@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from swarm.cli import request_commands
-from swarm.domain.model.requests import Decide, EntryPoint, HumanDecision
+from swarm.domain.model.requests import Decide, DecisionPolicy, DecisionRule, EntryPoint, HumanDecision
 from tests.support.doors import Doors, Visitor, error_of
 from tests.support.world import BOT
 
@@ -123,6 +124,10 @@ async def test_who_comes_second_is_told_who_was_first(doors: Doors, lea: Visitor
         {"decisions": ["edit"]},
         {"expires_seconds": 0},
         {"task_id": "both"},
+        {"tool": {"name": "dep\u200bloy"}},
+        {"tool": {"name": "dеploy"}},
+        {"tool": {"name": "x" * 101}},
+        {"tool": {"name": ""}},
     ],
 )
 async def test_a_question_that_cannot_be_answered_is_invalid(said: dict[str, Any], doors: Doors, lea: Visitor) -> None:
@@ -133,17 +138,24 @@ async def test_a_question_that_cannot_be_answered_is_invalid(said: dict[str, Any
     assert error_of(result)["code"] == "invalid"
 
 
+@pytest.mark.req("HITL-11")
+@pytest.mark.parametrize("name", ["Deploy", "deploy ", "DEPLOY"])
+async def test_a_rule_binds_a_tool_however_the_asker_spells_it(name: str, doors: Doors, lea: Visitor) -> None:
+    rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), tool="deploy")
+    book = doors.world.operating_policy.book
+    book.current = replace(book.current, decisions=(rule,))
+    _, asked = await asks(doors, lea, tool={"name": name})
+    shown = await doors.operator.get(f"/requests/{asked['id']}")
+    assert (shown["policy"]["users"], shown["tool"]["name"]) == (["U9"], name)
+
+
 @pytest.mark.req("HITL-07")
 async def test_grants_are_listed_and_revoked(doors: Doors, lea: Visitor) -> None:
     _, asked = await asks(doors, lea, tool=PUSH, decisions=["approve", "approve_always"])
     await doors.operator.post(f"/requests/{asked['id']}/decide", {"decision": "approve_always"})
     (grant,) = (await doors.operator.get("/grants"))["grants"]
-    assert (grant["agent"], grant["tool"], grant["scope"], grant["given_by"]) == (
-        "lea",
-        "git_push",
-        "always",
-        "operator",
-    )
+    shown = {name: grant[name] for name in ("agent", "tool", "scope", "covers", "given_by")}
+    assert list(shown.values()) == ["lea", "git_push", "always", "everybody", "operator"]
     assert (await doors.operator.ask("DELETE", f"/grants/{grant['id']}")).status_code == 204
     assert (await doors.operator.get("/grants"))["grants"] == []
 
@@ -180,6 +192,7 @@ async def test_the_commands_show_and_decide(
     await run(request_commands.requests, "decide", other["id"], "approve_thread")
     listed = await run(request_commands.grants, "list")
     assert "git_push" in listed
+    assert "everybody" in listed
     (grant,) = (await doors.operator.get("/grants"))["grants"]
     assert "revoked" in await run(request_commands.grants, "revoke", grant["id"])
     await asyncio.to_thread(request_commands.audit, as_json=True)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION
+from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError, Unavailable
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryKind
 from swarm.domain.model.requests import (
     Decide,
+    DecisionPolicy,
     EntryPoint,
     FieldType,
     FormField,
@@ -32,6 +33,7 @@ from swarm.entrypoints.slack.request_presses import (
 )
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.slack.form_fields import BACK_ACTION
+from swarm.slack.outgoing.ephemerals import SLOW_TEXT
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.request_cards import request_blocks
 from swarm.slack.outgoing.web_api import RefusedBySlack
@@ -55,7 +57,7 @@ class FakeDecisions:
         self.shown_at: list[Place | None] = []
         self.attempts: list[tuple[str, str, str]] = []
         self.refusal: Exception | None = None
-        self.refusals: list[tuple[str, str]] = []
+        self.closed: SwarmError | None = None  # why a form is not opened
 
     async def show(
         self, request_id: str, person: str, place: Place | None = None
@@ -75,10 +77,10 @@ class FakeDecisions:
     async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
         self.drafts = dict(values)
 
-    async def is_first_refusal(self, person: str, refusal: SwarmError) -> bool:
-        is_first = (person, refusal.message) not in self.refusals
-        self.refusals.append((person, refusal.message))
-        return is_first
+    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
+        if self.closed:
+            raise self.closed
+        return await self.show(wish.request_id, wish.person, place)
 
     async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
         self.attempts.append((person, request_id, outcome))
@@ -174,7 +176,7 @@ async def test_the_values_of_a_form_in_the_message_come_along(scene: Scene, deci
     await scene.ask(fields=fields, decisions=(_D.ANSWER, _D.REJECT))
     await scene.decide("answer", state={"field:one": "Choice 3", "field:sure": "Yes"})
     assert decisions.wish.values == {"why": "because", "one": "3" * 160, "sure": True}
-    assert decisions.shown_at == [("C0GENERAL", scene.ts)]
+    assert set(decisions.shown_at) == {("C0GENERAL", scene.ts)}
     decisions.decided.clear()
     await scene.decide("reject")
     assert decisions.wish.values is None
@@ -408,13 +410,56 @@ async def test_all_arguments_are_shown_also_after_the_end(scene: Scene, decision
     assert "the end" in text_of((await scene.press(ARGUMENTS_ACTION))["view"])
 
 
-@HITL_05
-async def test_the_form_of_an_ended_request_is_not_opened(scene: Scene, decisions: FakeDecisions) -> None:
+@pytest.mark.req("HITL-13")
+async def test_a_form_is_opened_only_for_who_may_fill_it_in_and_every_press_is_answered(
+    scene: Scene, decisions: FakeDecisions
+) -> None:
     await scene.ask(**LONG)
-    decisions.request = ended_request(RequestStatus.ANSWERED, answer("U1", _D.ANSWER, values={}), **LONG)
-    view = (await scene.press(FORM_ACTION))["view"]
-    assert "has ended" in text_of(view)
-    assert "submit" not in view or view["submit"] is None
+    first = (await scene.press(FORM_ACTION))["view"]
+    decisions.closed = Forbidden("Only <@U9> can decide this.")
+    for _ in range(3):
+        await scene.press(FORM_ACTION)
+    assert len(await scene.workspace.calls("views.open")) == 1
+    assert await scene.whispers() == ["Only <@U9> can decide this."] * 3
+    refused = (await scene.submit(first, **{"field:f0": "one"}))["view"]
+    assert "Only <@U9> can decide this." in text_of(refused)
+    assert decisions.drafts == {}
+
+
+@pytest.mark.req("HITL-13")
+async def test_many_presses_in_a_minute_are_answered_by_one_request_to_slow_down(
+    scene: Scene, decisions: FakeDecisions
+) -> None:
+    await scene.ask()
+    decisions.refusal = Forbidden("Only <@U9> can decide this.")
+    for _ in range(14):
+        await scene.decide("approve")
+    assert await scene.whispers() == ["Only <@U9> can decide this."] * 10 + [SLOW_TEXT]
+
+
+@pytest.mark.req("HITL-13")
+async def test_after_the_first_persons_values_there_is_nothing_to_fill_in(
+    scene: Scene, decisions: FakeDecisions
+) -> None:
+    given = answer("U1", _D.ANSWER, values={"f0": "one"})
+    policy = DecisionPolicy(users=("U1", ALICE), need=2)
+    await scene.ask(fields=text_fields(2), decisions=(_D.ANSWER, _D.REJECT), policy=policy, answers=(given,))
+    shown = json.dumps(request_blocks(scene.decisions.request or human_request()))
+    assert '"text": "Approve"' in shown
+    assert "Send" not in shown
+    await scene.decide("answer")
+    assert (decisions.wish.decision, decisions.wish.values) == (_D.ANSWER, None)
+
+
+@pytest.mark.req("HITL-11")
+async def test_the_button_for_everybody_says_so(scene: Scene, decisions: FakeDecisions) -> None:
+    decided = (_D.APPROVE, _D.REJECT, _D.APPROVE_THREAD, _D.APPROVE_ALWAYS)
+    await scene.ask(tool=deploy(), decisions=decided, policy=DecisionPolicy(users=(ALICE,)))
+    await scene.press(f"{DECIDE_ACTION}approve_always{FOR_EVERYBODY}")
+    await scene.press(f"{DECIDE_ACTION}approve_always")
+    assert [(wish.decision, wish.for_everybody) for wish, _ in decisions.decided] == [
+        (_D.APPROVE_ALWAYS, True), (_D.APPROVE_ALWAYS, False),
+    ]  # fmt: skip
 
 
 @HITL_05

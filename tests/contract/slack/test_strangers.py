@@ -15,6 +15,7 @@ from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Role
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
@@ -66,6 +67,7 @@ class Desk:
             self._gateway,
             ingest.handle,
             buttons.press,
+            requests=RequestDoor(self._gateway, self.services.decisions),
             app_token=app_token,
             signing_secret=SECRET,
             backoff_seconds=0.01,

@@ -51,7 +51,7 @@ CallOf = Callable[[object], StreamedCall | None]
 class _Approval:
     """A tool call that waits for approval, as CAIPE and LangChain describe it."""
 
-    name: str
+    name: object
     arguments: object
     allowed: tuple[str, ...]
     prompt: str = ""
@@ -108,8 +108,8 @@ def _of_form(
 
 def _tool(call: StreamedCall | None, payload: JsonObject, schema: JsonObject) -> ToolRequest | None:
     """Returns the tool call that waits: the streamed one, or the one that the payload names."""
-    name = call.name if call else line_of(first(payload, "tool_name", "toolName"))
-    if not name:
+    name = call.sent_name or call.name if call else first(payload, "tool_name", "toolName")
+    if not isinstance(name, str) or not name:
         return None
     given = parsed(call.argument_text()) if call else first(payload, "tool_args", "toolArgs", "args", "arguments")
     properties = schema.get("properties")
@@ -121,6 +121,7 @@ def _of_approvals(
     approvals: tuple[_Approval, ...], form: AnswerForm, interrupt: Interrupt, call_of: CallOf
 ) -> Iterator[Asked]:
     for place, approval in enumerate(approvals):
+        name = approval.name if isinstance(approval.name, str) else ""  # not cleaned: what misleads people is refused
         own = replace(form, place=place, tool=line_of(approval.name))
         arguments = _arguments(approval.arguments)
         is_cut = bool(approval.arguments) and not arguments
@@ -131,7 +132,7 @@ def _of_approvals(
             id=own.question_id,
             prompt=_with_warning(text_of(approval.prompt, MAX_PROMPT_CHARACTERS), is_cut=is_cut),
             reason=line_of(interrupt.reason),
-            tool=None if is_answered else tool_request(own.tool, arguments, _schema(approval.schema)),
+            tool=None if is_answered else tool_request(name, arguments, _schema(approval.schema)),
             decisions=(_D.ANSWER, _D.REJECT) if is_answered else _decisions(approval.allowed, can_edit=not is_cut),
             raw=_raw(interrupt, call_of(interrupt.tool_call_id) if form.count == 1 else None, own),
         )
@@ -161,7 +162,7 @@ def _approvals(payload: JsonObject, interrupt: Interrupt) -> tuple[tuple[_Approv
 
 def _of_caipe(call: JsonObject) -> _Approval:
     return _Approval(
-        name=line_of(first(call, "tool_name", "toolName")),
+        name=first(call, "tool_name", "toolName"),
         arguments=first(call, "tool_args", "toolArgs", "args", "arguments"),
         allowed=_words(first(call, "allowed_decisions", "allowedDecisions")) or ("approve", "edit", "reject"),
     )
@@ -169,7 +170,7 @@ def _of_caipe(call: JsonObject) -> _Approval:
 
 def _action(request: JsonObject, place: int, configs: object) -> _Approval:
     """Reads one action of LangChain's middleware, whose review may be configured by place or by the tool's name."""
-    name = line_of(first(request, "name", "action"))
+    name = first(request, "name", "action")
     listed = [config for config in configs if is_object(config)] if isinstance(configs, list) else []
     named = [config for config in listed if first(config, "action_name", "actionName") in (None, name)]
     here = listed[place : place + 1]
@@ -194,7 +195,7 @@ def _single(payload: JsonObject, schema: JsonObject) -> _Approval:
     reference = str(arguments.get("$ref", "")).removeprefix("#/$defs/")
     known = definitions.get(reference, arguments)
     return _Approval(
-        name=line_of(payload.get("name")),
+        name=payload.get("name"),
         arguments=first(payload, "args"),
         allowed=_words(kinds) or ("approve", "reject"),
         prompt=text_of(payload.get("description"), MAX_PROMPT_CHARACTERS),

@@ -45,6 +45,7 @@ class StreamedCall:
 
     id: str
     name: str
+    sent_name: str = ""  # not cleaned: a question about a call whose name misleads people is refused
     arguments: list[str] = field(default_factory=list)
     argument_characters: int = 0
     is_whole: bool = False  # all arguments have arrived
@@ -113,7 +114,7 @@ class Tools:
     def _start(self, id: str, name: str) -> Iterator[AgentEvent]:
         id = id_of(id)
         if id not in self._calls and len(self._calls) < _CALLS:
-            self._calls[id] = StreamedCall(id=id, name=line_of(name) or _NAMELESS)
+            self._calls[id] = StreamedCall(id=id, name=line_of(name) or _NAMELESS, sent_name=name)
             yield ToolStarted(id=id, name=self._calls[id].name)
 
     def _chunk(self, event: ToolCallChunkEvent) -> Iterator[AgentEvent]:

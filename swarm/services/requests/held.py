@@ -1,0 +1,163 @@
+"""What becomes of an open question of a run, and of what waits for it, when people write, edit, delete, or drop it.
+
+While the question is open, messages to its agent wait in the thread (`swarm.store.inbox.queues`). Who may act: the
+transaction that routes a message or handles a press, with the thread locked. A dropped question is delivered as
+withdrawn, and what waited runs after that; only a built-in agent's question ends with the next message of a requester.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from swarm.domain.button_actions import ButtonPressed
+from swarm.domain.decision_rules import deciders_text, why_not
+from swarm.domain.model.agents import Reach
+from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
+from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.request_texts import outcome_text
+from swarm.domain.text.slack_text import safe
+from swarm.services.requests.asking import EDITED, cancel, lock_work, refresh_cards, refresh_lane, release, strangers_of
+from swarm.services.requests.words import KnownMembers
+from swarm.services.rules.system_messages import post_ephemeral, show_answered
+from swarm.store import agents, requests
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads, transcript
+
+HELD_TEXT: Final = "✋ {agent} reads your message once “{title}” is decided. {deciders} may decide."
+DROPPED_TEXT: Final = "Dropped. {agent} is told first, and then reads the messages that waited."
+NOT_YOURS_TEXT: Final = "Only the people who asked, and those who may decide, can drop this."
+GONE_TEXT: Final = "There is no such question here. It may have been deleted."
+NOTED_EDIT: Final = "The message that asked for this was edited after the question."
+
+
+def hold(
+    tx: Transaction,
+    thread: Thread,
+    message: SlackMessage,
+    agent_ids: Collection[str],
+    known: KnownMembers,
+    operating_policy: OperatingPolicy,
+) -> None:
+    """Handles a person's message to agents whose questions are open in its thread: it ends a question of a built-in
+    agent, if its author has asked, and otherwise waits, which its author is told once per question.
+    """
+    for request in requests.open_in_thread(tx, thread.id):
+        if not request.holds or request.agent_id not in agent_ids:
+            continue
+        agent = agents.by_id(tx, request.agent_id)
+        is_own = message.author.id in request.requesters
+        if is_own and agent and agent.reach is Reach.BUILTIN and not request.task_id:
+            supersede(tx, thread, request.agent_id, operating_policy)
+        elif current := requests.get(tx, request.id):
+            _tell(
+                tx,
+                thread,
+                message,
+                current,
+                may_drop=is_own or _may_decide(tx, thread, current, message.author.id, known),
+            )
+
+
+def tell_waiting(tx: Transaction, run: Run) -> None:
+    """Tells the authors of messages that are waiting already what they wait for now, since a run has asked people."""
+    for request in requests.of_run(tx, run.id):
+        thread = threads.get(tx, request.thread_id) if request.thread_id and request.is_open else None
+        for unread in inbox.waiting_for(tx, request.agent_id, thread.id) if thread else ():
+            author = transcript.author_of(tx, unread.team, unread.channel, unread.ts)
+            if thread and author and author.kind is AuthorKind.USER:
+                message = SlackMessage(
+                    channel=unread.channel, ts=unread.ts, thread_ts=thread.thread_ts, author=author, text=""
+                )
+                _tell(tx, thread, message, request, may_drop=author.id in request.requesters)
+
+
+def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, *, may_drop: bool) -> None:
+    if request.is_open:
+        deciders = deciders_text(request.policy, request.requesters)
+        deciders = deciders[:1].upper() + deciders[1:]
+        text = HELD_TEXT.format(agent=request.agent, title=safe(request.title), deciders=deciders)
+        key = f"held:{request.id}:{message.author.id}"
+        post_ephemeral(tx, thread, message, text, key, drops_request_id=request.id if may_drop else None)
+
+
+def _may_decide(tx: Transaction, thread: Thread, request: HumanRequest, person: str, known: KnownMembers) -> bool:
+    is_member = not strangers_of(tx, thread, [person])
+    members = {group: known(group) for group in request.policy.groups}
+    return why_not(request.policy, request.requesters, person, members, is_member=is_member) is None
+
+
+def supersede(tx: Transaction, thread: Thread, agent_id: str, operating_policy: OperatingPolicy) -> None:
+    """Withdraws what a built-in agent asks in a thread, because it answers a newer message instead: a model's
+    conversation has one end. The thread is locked.
+    """
+    for request in _open_of(tx, thread.id, agent_id):
+        if request.task_id:
+            continue
+        cancel(tx, request, "people wrote something else")
+        for inbox_message in _waiting(tx, request):
+            inbox.move(tx, InboxStep.DISMISS, inbox_message, reason="a newer message is answered instead")
+            show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
+        refresh_lane(tx, request)
+
+
+def drop(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy, *, known: KnownMembers) -> str:
+    """Drops the open questions of an agent in a thread at the wish of a requester, whatever the policy, or of somebody
+    who may decide. Returns what to tell the person.
+    """
+    request = lock_work(tx, press.value)
+    thread = threads.get(tx, request.thread_id) if request and request.thread_id else None
+    if request is None or thread is None or thread.channel != press.channel:
+        return GONE_TEXT
+    if not (press.user_id in request.requesters or _may_decide(tx, thread, request, press.user_id, known)):
+        return NOT_YOURS_TEXT
+    if not request.is_open:
+        return f"This is decided already: {outcome_text(request)}."
+    found = _open_of(tx, thread.id, request.agent_id)
+    for one in found:
+        cancel(tx, one, f"dropped by <@{press.user_id}>", press.user_id)
+    for one in found:
+        release(tx, one, "its question was dropped")
+    return DROPPED_TEXT.format(agent=request.agent)
+
+
+def withdraw_edited(tx: Transaction, thread: Thread, edited: Collection[InboxMessage]) -> bool:
+    """Withdraws the durable questions of an edited message, so that its new text runs; the cards of other questions say
+    that it was edited. Returns whether it has withdrawn any. The thread and the messages are locked.
+    """
+    is_any = False
+    for request in _of_messages(tx, thread, edited):
+        if request.asker is Asker.LIVE or request.task_id:
+            if requests.remark(tx, request, NOTED_EDIT) and (now := requests.get(tx, request.id)):
+                refresh_cards(tx, now)
+            continue
+        cancel(tx, request, EDITED)
+        agent = agents.by_id(tx, request.agent_id)
+        if agent and agent.reach is Reach.BUILTIN:  # its next run begins with the new text, as after a newer message
+            requests.resume(tx, ResumeStep.SEND, request)
+            requests.resume(tx, ResumeStep.ACCEPT, request)
+        release(tx, request, EDITED)
+        is_any = True
+    return is_any
+
+
+def _open_of(tx: Transaction, thread_id: str, agent_id: str) -> list[HumanRequest]:
+    """Returns the open questions of an agent's runs in a thread."""
+    found = requests.open_in_thread(tx, thread_id)
+    return [request for request in found if request.agent_id == agent_id and request.holds]
+
+
+def _of_messages(tx: Transaction, thread: Thread, messages: Iterable[InboxMessage]) -> list[HumanRequest]:
+    ids = {inbox_message.id for inbox_message in messages}
+    found = requests.open_in_thread(tx, thread.id) if ids else []
+    return [request for request in found if ids & {request.work_id, *request.inbox_message_ids}]
+
+
+def _waiting(tx: Transaction, request: HumanRequest) -> list[InboxMessage]:
+    found = (inbox.locked(tx, inbox_message_id) for inbox_message_id in sorted(request.inbox_message_ids))
+    return [one for one in found if one and one.status is InboxStatus.WAITING]

@@ -1,0 +1,401 @@
+"""One question is one request: who its requesters are, which later questions join it, and what waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from swarm.domain.answers.events import Asked, Failed, Finished, Interrupted, RunInput
+from swarm.domain.button_actions import DROP_ACTION
+from swarm.domain.errors import Conflict, Forbidden
+from swarm.domain.model.agents import Reach
+from swarm.domain.model.inbox import InboxStatus, NoticeKind
+from swarm.domain.model.requests import (
+    DecisionPolicy,
+    DecisionRule,
+    HumanDecision,
+    HumanRequest,
+    RequestStatus,
+    ResumeStatus,
+    ToolRequest,
+)
+from swarm.domain.model.threads import MessageDeleted, SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.requests.held import DROPPED_TEXT, NOT_YOURS_TEXT
+from swarm.services.rules.idempotency import Caller
+from swarm.services.tasks.tasks import brief
+from swarm.store import requests
+from swarm.store.inbox import notices, queues
+from tests.services.test_requests import APPROVAL, DAY, Asking
+from tests.support.conversing import press, pressed, status
+from tests.support.live import Events, Gate, Scripted, Show, ends, hired, playing, says
+from tests.support.tasks import work_of
+from tests.support.waiting import wait_until
+from tests.support.world import BOT, World, edit
+
+D = HumanDecision
+ALICE, BOB, CAROL = "U1", "U2", "U3"
+FOUR_EYES = DecisionPolicy(not_requester=True)
+DEPLOY = ToolRequest(name="deploy", arguments={"to": "production"})
+
+
+@pytest.fixture
+async def asking(world: World) -> Asking:
+    asking = Asking(world)
+    await asking.begin()
+    return asking
+
+
+async def bundle(world: World) -> Asking:
+    """An agent that has got a message of Alice and one of Bob in one trigger."""
+    asking = Asking(world)
+    await asking.begin()
+    await world.answers(asking.lead, asking.trigger, "Hello.")
+    await world.says("deploy it", thread=asking.root, by=ALICE)
+    await world.says("yes, please", thread=asking.root, by=BOB)
+    asking.trigger = await work_of(world, asking.lead)
+    assert len(asking.trigger.inbox_messages) == 2
+    return asking
+
+
+# Requesters
+
+
+@pytest.mark.req("HITL-09")
+async def test_everybody_in_a_bundle_is_a_requester_whom_four_eyes_exclude(world: World) -> None:
+    asking = await bundle(world)
+    request = await asking.ask(policy=FOUR_EYES, tool=DEPLOY)
+    assert (request.requesters, request.requester) == ((ALICE, BOB), ALICE)
+    for person in (ALICE, BOB):
+        with pytest.raises(Forbidden, match="somebody else has to decide"):
+            await asking.decide(request, by=person)
+    assert (await asking.decide(request, by="U3")).status is RequestStatus.APPROVED
+
+
+@pytest.mark.req("HITL-09")
+async def test_each_requester_of_a_bundle_may_decide_by_default(world: World) -> None:
+    asking = await bundle(world)
+    assert (await asking.decide(await asking.ask(), by=BOB)).status is RequestStatus.APPROVED
+
+
+@pytest.mark.req("HITL-09")
+async def test_who_asked_for_a_tool_without_approval_asks_with_whoever_asks_next(asking: Asking, world: World) -> None:
+    veto = DecisionPolicy(not_requester=True, veto=True)
+    await asking.decide(await asking.ask(policy=veto, tool=DEPLOY), D.REJECT, by=BOB)
+    await world.answers(asking.lead, await work_of(world, asking.lead), "Rejected.")
+    await world.says("deploy it", thread=asking.root, by=BOB)
+    again = await work_of(world, asking.lead)
+    elsewhere = ToolRequest(name=" Deploy", arguments={"to": "staging"})
+    request = await asking.ask(again, key="q2", policy=FOUR_EYES, tool=elsewhere)
+    assert request.requesters == (BOB, ALICE)
+    other = await asking.ask(again, key="q3", policy=FOUR_EYES, tool=ToolRequest(name="read"))
+    assert other.requesters == (BOB,)
+    with pytest.raises(Forbidden):
+        await asking.decide(request, by=ALICE)
+
+
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("how", ["created", "delegated"])
+async def test_whoever_asked_for_what_led_to_a_task_is_a_requester_of_its_worker(how: str, world: World) -> None:
+    worker, ada = await world.worker(), Scripted()
+
+    async def hands_on(run: RunInput) -> Events:
+        (token,) = [row["token"] for row in await world.rows("SELECT token FROM leases WHERE ended_at IS NULL")]
+        caller = Caller(agent=await show.agent("ada"), lease_token=token)
+        if how == "created":
+            await world.services.tasks.create(caller, brief("Deploy."), agent=worker.id)
+        else:
+            first = run.messages[0].id
+            await world.services.delegations.delegate(caller, first, worker.id, brief("Deploy."))
+        yield Finished()
+
+    ada.scripts.append(hands_on)
+    async with playing(world, hired("ada", ada)) as show:
+        await show.stop()
+        root = await world.says("swarm#ada deploy", by=ALICE)
+        await world.says("swarm#ada yes, please", thread=root, by=BOB)
+        show.begin()
+        await show.over(root)
+        await show.stop()
+    asking = Asking(world)
+    asking.lead = worker
+    request = await asking.ask(await work_of(world, worker), tool=DEPLOY, policy=FOUR_EYES)
+    assert set(request.requesters) == {ALICE, BOB}
+
+
+# The same question again
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-09")
+async def test_the_same_question_about_other_work_joins_the_open_one_and_hears_only_its_outcome(
+    asking: Asking, world: World
+) -> None:
+    first = await asking.ask(tool=DEPLOY, policy=FOUR_EYES)
+    await world.says("deploy it", thread=asking.root, by=BOB)
+    other = await work_of(world, asking.lead)
+    again = await asking.ask(other, tool=DEPLOY, policy=FOUR_EYES)
+    assert (again.id, again.requesters) == (first.id, (ALICE,))
+    assert (await asking.ask(other, tool=DEPLOY, policy=FOUR_EYES)).id == first.id  # the call was repeated
+    assert await cards(world) == 1
+    assert [one.id for one in await world.services.requests.latest(RequestStatus.OPEN, 10)] == [first.id]
+    with pytest.raises(Forbidden):
+        await asking.decide(first, by=ALICE)
+    await asking.decide(first, by=BOB)
+    continued = await work_of(world, asking.lead)
+    assert [one.status for one in continued.requests] == [RequestStatus.APPROVED]
+    await world.answers(asking.lead, continued, "Deployed.")
+    joined = await work_of(world, asking.lead)
+    (told,) = joined.requests
+    assert (told.status, "approved by" in joined.prompt) == (RequestStatus.CANCELLED, True)
+    anew = await asking.ask(joined, tool=DEPLOY)
+    assert anew.is_open
+    assert anew.id != first.id
+
+
+@pytest.mark.req("HITL-09")
+async def test_two_questions_of_one_run_and_other_arguments_are_questions_of_their_own(
+    asking: Asking, world: World
+) -> None:
+    ids = {(await asking.ask(key=key, tool=DEPLOY, wait=True)).id for key in ("q1", "q2")}
+    await world.says("deploy it", thread=asking.root, by=BOB)
+    assert len(ids) == 2
+
+
+# What waits
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("reach", [Reach.AGUI, Reach.BUILTIN])
+async def test_a_bystanders_word_waits_and_gives_nobody_the_question(reach: Reach, four_eyes: World) -> None:
+    world, asking, ada = four_eyes, Asking(four_eyes), Scripted(says("Done."))
+    async with asked(world, ada, reach=reach) as (show, root, request):
+        word = await world.says("interesting", thread=root, by=BOB)
+        assert (await told(world, BOB))[0].startswith(
+            "✋ ada reads your message once “May I use git_push?” is decided."
+        )
+        with pytest.raises(Forbidden):
+            await asking.decide(request, by=ALICE)
+        await world.sweep()
+        assert (await cards(world), await status(world, word), len(ada.inputs)) == (1, InboxStatus.UNREAD, 1)
+        await asking.decide(request, by=CAROL)
+        await show.over(root, 3)
+    assert [[one.values for one in run.decided] for run in ada.inputs] == [[], [{"approved": True}], []]
+    assert [message.text for message in ada.inputs[2].messages] == ["interesting"]
+    assert (await asking.now(request)).resume is ResumeStatus.ACCEPTED
+    assert await status(world, word) is InboxStatus.RESPONDED
+
+
+@pytest.mark.req("HITL-09")
+async def test_the_author_of_a_waiting_message_is_told_once_per_question_and_explain_says_why(world: World) -> None:
+    ada = Scripted()
+    async with asked(world, ada) as (_show, root, _request):
+        words = [await world.says(text, thread=root, by=BOB) for text in ("one", "two")]
+        own = await world.says("me too", thread=root, by=ALICE)
+        assert [len(await told(world, person)) for person in (BOB, ALICE)] == [1, 1]
+        rows = await world.rows("SELECT person, drops_request_id FROM deliveries WHERE person IS NOT NULL")
+        assert {row["person"]: bool(row["drops_request_id"]) for row in rows} == {BOB: False, ALICE: True}
+        for message in (*words, own):
+            explained = await world.services.explanations.explain(f"{message.channel}:{message.ts}")
+            assert explained["entries"][0]["waits_for"] == "the decision on “May I use git_push?”"
+
+
+@pytest.mark.req("HITL-09")
+async def test_who_wrote_before_the_question_was_asked_is_told_as_well(world: World) -> None:
+    ada, gate = Scripted(says("Done.")), Gate(before="")
+
+    async def asks(run: RunInput) -> Events:
+        gate.arrived.set()
+        await gate.opened.wait()
+        yield APPROVAL
+
+    ada.scripts.append(asks)
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} push", by=ALICE)
+        await gate.arrived.wait()
+        await world.says("interesting", thread=root, by=BOB)
+        gate.opened.set()
+        await show.over(root)
+        assert len(await told(world, BOB)) == 1
+
+
+@pytest.mark.req("HITL-09")
+async def test_news_that_start_a_run_wait_too(world: World) -> None:
+    async with asked(world, Scripted(says("Done."))) as (show, _root, request):
+        await show.stop()
+        news = (NoticeKind.TASK_RETURNED, request.agent_id)
+        await world.database.write(partial(notices.add, thread_id=request.thread_id), *news)
+        assert await world.database.read(queues.agents_with_due_work) == set()
+        assert await world.database.write(notices.unread, [request.agent_id], 9) == []
+        await pressed(world, press(DROP_ACTION, request.id))
+        show.begin()
+
+        async def look() -> int:
+            return len(await world.rows("SELECT 1 FROM notices WHERE status = 'unread'"))
+
+        await wait_until(look, lambda unread: unread == 0, what="the agent gets its news")
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-09")
+async def test_messages_behind_a_question_move_on_when_its_agent_is_removed(world: World) -> None:
+    async with asked(world, Scripted()) as (show, root, request):
+        word = await world.says("interesting", thread=root, by=BOB)
+        other = await world.lead("other")
+        await show.stop()
+        await world.sweep()
+        assert (await world.inbox_message(word)).agent_id == request.agent_id  # it is online
+        await world.services.agents.revoke(request.agent_id)
+        await world.sweep()
+        assert (await world.inbox_message(word)).agent_id == other.id
+        assert await world.database.read(queues.agents_with_due_work) == {other.id}
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-09")
+async def test_of_a_decision_and_a_message_at_once_neither_is_lost_or_run_twice(world: World) -> None:
+    ada, asking = Scripted(says("Done.")), Asking(world)
+    async with asked(world, ada) as (show, root, request):
+        await asyncio.gather(asking.decide(request), world.says("interesting", thread=root, by=BOB))
+        await show.over(root, 3)
+    assert [len(run.decided) for run in ada.inputs] == [0, 1, 0]
+    assert await cards(world) == 1
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-09")
+async def test_of_a_drop_and_an_approval_at_once_one_counts(world: World) -> None:
+    ada, asking = Scripted(says("Done.")), Asking(world)
+    async with asked(world, ada) as (show, root, request):
+        word = await world.says("interesting", thread=root, by=BOB)
+        dropping = pressed(world, press(DROP_ACTION, request.id))
+        dropped, decided = await asyncio.gather(dropping, asking.decide(request), return_exceptions=True)
+        await show.over(root, 3)
+    now = await asking.now(request)
+    if now.status is RequestStatus.APPROVED:
+        assert str(dropped).startswith("This is decided already")
+        assert isinstance(decided, HumanRequest)
+    else:
+        assert (dropped, type(decided)) == (DROPPED_TEXT.format(agent="ada"), Conflict)
+    assert [[one.values for one in run.decided] for run in ada.inputs][1][0]["approved"] is (  # type: ignore[index]
+        now.status is RequestStatus.APPROVED
+    )
+    assert await status(world, word) is InboxStatus.RESPONDED
+
+
+@pytest.mark.req("HITL-09")
+async def test_a_requester_drops_a_question_under_four_eyes_and_the_agent_hears_it_first(four_eyes: World) -> None:
+    world, ada = four_eyes, Scripted(says("Done."))
+    async with asked(world, ada) as (show, root, request):
+        await world.says("interesting", thread=root, by=BOB)
+        ada.scripts.append(says("I leave it."))
+        dropped = await pressed(world, press(DROP_ACTION, request.id))
+        await show.over(root, 3)
+    assert dropped == DROPPED_TEXT.format(agent="ada")
+    reason = f"The question was withdrawn: dropped by <@{ALICE}>."
+    assert [[one.values for one in run.decided] for run in ada.inputs] == [
+        [], [{"approved": False, "reason": reason}], [],
+    ]  # fmt: skip
+
+
+@pytest.mark.req("HITL-09")
+async def test_who_neither_asked_nor_may_decide_cannot_drop(world: World) -> None:
+    async with asked(world, Scripted()) as (_show, _root, request):
+        assert await pressed(world, press(DROP_ACTION, request.id, by=BOB)) == NOT_YOURS_TEXT
+        elsewhere = replace(press(DROP_ACTION, request.id, key="other"), channel="C2")
+        assert str(await pressed(world, elsewhere)).startswith("There is no such question")
+        assert (await Asking(world).now(request)).is_open
+
+
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("how", ["expired", "failed", "stopped", "deleted"])
+async def test_however_a_question_ends_nothing_waits_for_ever(how: str, world: World) -> None:
+    ada, asking = Scripted(says("Done.")), Asking(world)
+    async with asked(world, ada) as (_show, root, request):
+        word = await world.says("interesting", thread=root, by=BOB)
+        if how == "expired":
+            await world.later(DAY + 1)
+        elif how == "failed":
+            ada.scripts.append(ends(Failed(message="the disk is full")))
+            await asking.decide(request)
+        elif how == "stopped":
+            await world.says("!stop", thread=root)
+        else:
+            deleted = MessageDeleted(channel=root.channel, ts=root.ts, thread_ts=None, event_id="E1")
+            await world.ingest.handle(deleted)
+            await world.sweep()
+
+        async def look() -> InboxStatus:
+            return await status(world, word)
+
+        await wait_until(look, lambda now: now is InboxStatus.RESPONDED, what="the message is answered")
+    assert not (await asking.now(request)).is_open
+    assert await cards(world) == 1
+
+
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("reach", [Reach.AGUI, Reach.BUILTIN])
+async def test_an_edit_withdraws_the_question_and_the_new_text_runs(reach: Reach, world: World) -> None:
+    ada, asking = Scripted(says("Done.")), Asking(world)
+    other = Asked(id="i2", prompt="Sure?")
+    async with asked(world, ada, replace(APPROVAL, asked=(*APPROVAL.asked, other)), reach=reach) as found:
+        show, root, request = found
+        await world.ingest.handle(edit(root, f"{BOT} push to staging"))
+
+        async def look() -> list[str]:
+            return [message.text for run in ada.inputs[1:] for message in run.messages]
+
+        await wait_until(look, lambda texts: texts == ["push to staging"], what="the new text runs")
+        await show.over(root, len(ada.inputs))
+    now = await asking.now(request)
+    assert (now.status, now.reason) == (RequestStatus.CANCELLED, "the message that asked was edited")
+    assert [len(run.decided) for run in ada.inputs] == ([0, 0] if reach is Reach.BUILTIN else [0, 2, 0])
+
+
+@pytest.mark.req("HITL-09")
+async def test_the_card_of_a_live_call_says_that_its_message_was_edited(asking: Asking, world: World) -> None:
+    request = await asking.ask(wait=True)
+    await world.ingest.handle(edit(asking.root, f"{BOT} other"))
+    now = await asking.now(request)
+    assert (now.is_open, now.reason) == (True, "The message that asked for this was edited after the question.")
+    assert (await asking.decide(request)).status is RequestStatus.APPROVED
+
+
+# Helpers
+
+
+@pytest.fixture
+def four_eyes(world: World) -> World:
+    """A world whose operator wants everybody's approval but the requesters'."""
+    return world.governed_by(OperatingPolicy(decisions=(DecisionRule(policy=FOUR_EYES),)))
+
+
+@asynccontextmanager
+async def asked(
+    world: World, ada: Scripted, question: Interrupted = APPROVAL, **spec: Any
+) -> AsyncIterator[tuple[Show, SlackMessage, HumanRequest]]:
+    """An agent of the coordinator whose run for Alice asks for an approval."""
+    ada.scripts.append(ends(question))
+    async with playing(world, hired("ada", ada, **spec)) as show:
+        root = await world.says(f"{BOT} push", by=ALICE)
+        (run,) = await show.over(root)
+        request, *_ = await world.database.read(requests.of_run, run.id)
+        yield show, root, request
+
+
+async def cards(world: World) -> int:
+    """The number of cards in threads."""
+    return len(await world.rows("SELECT 1 FROM deliveries WHERE kind = 'post' AND request_id IS NOT NULL"))
+
+
+async def told(world: World, person: str) -> list[str]:
+    """What only this person sees."""
+    rows = await world.rows("SELECT text, person FROM deliveries WHERE person IS NOT NULL ORDER BY id")
+    return [row["text"] for row in rows if row["person"] == person]
