@@ -15,6 +15,7 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
+from swarm.domain.shown_requests import title_text
 from swarm.domain.text.slack_text import safe
 
 HIDDEN: Final = "••••••"
@@ -33,7 +34,7 @@ _DID: Final = {
 def card_text(request: HumanRequest) -> str:
     """Returns the text of a request for notifications and for the thread's transcript."""
     outcome = "" if request.is_open else f" ({outcome_text(request)})"
-    return f"✋ {safe(request.title)}{safe(outcome)}"
+    return f"✋ {safe(title_text(request) if request.tool else request.title)}{safe(outcome)}"
 
 
 def outcome_text(request: HumanRequest) -> str:
