@@ -15,11 +15,8 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
-from swarm.domain.shown_requests import title_text
+from swarm.domain.shown_requests import HIDDEN, title_text
 from swarm.domain.text.slack_text import safe
-
-HIDDEN: Final = "••••••"
-"""Stands for the value of a secret field."""
 
 _DID: Final = {
     HumanDecision.APPROVE: "approved",

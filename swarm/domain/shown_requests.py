@@ -31,7 +31,12 @@ MAX_PART_CHARACTERS: Final = 2_900
 _MAX_PAGE_BYTES: Final = 190_000  # as JSON in ASCII
 _MAX_ACT_CHARACTERS: Final = 80
 _MAX_LINE_CHARACTERS: Final = 80  # of a list that is shown on one line
+_MAX_BEGINNING: Final = 600
+_MAX_BEGINNING_LINES: Final = 10
 _SHORT: Final = 16  # characters of a text that is repeated, though a diff shows it
+
+HIDDEN: Final = "••••••"
+"""Stands for the value of a secret field."""
 
 _READ: Final = ""
 """The key among a person's drafts for what they have been shown. No field has this name."""
@@ -62,7 +67,15 @@ class ShownText:
     @property
     def fits(self) -> bool:
         """Whether somebody who sees this text on a card sees everything."""
-        return self.is_whole and len(self.text) <= MAX_CARD_CHARACTERS and self.text.count("\n") < MAX_CARD_LINES
+        return self.is_whole and self.on_card == self.text
+
+    @property
+    def on_card(self) -> str:
+        """The text on a card: all of it, or its beginning with how much is left."""
+        if len(self.text) <= MAX_CARD_CHARACTERS and self.text.count("\n") < MAX_CARD_LINES:
+            return self.text
+        shown = "\n".join(self.text[:_MAX_BEGINNING].split("\n")[:_MAX_BEGINNING_LINES])
+        return f"{shown}\n⟨{len(self.text) - len(shown):,} more characters, read in the form⟩"
 
 
 class Reader:
@@ -109,14 +122,15 @@ class Reader:
             case str():
                 return self._json_text(value, name, pad)
             case Mapping() if value:
-                parts = [f"{self._quoted(key)}: {self.json(one, str(key), depth + 1)}" for key, one in value.items()]
-                return "{\n" + ",\n".join(pad + part for part in parts) + f"\n{pad[2:]}}}"
+                shown = ((self._quoted(key), self.json(one, str(key), depth + 1)) for key, one in value.items())
+                parts = [f"{key}:{'' if text.startswith(chr(10)) else ' '}{text}" for key, text in shown]
+                return f"{{\n{_listed(parts, pad)}\n{pad[2:]}}}"
             case list() | tuple() if value:
                 parts = [self.json(one, name, depth + 1) for one in value]
                 line = f"[{', '.join(parts)}]"
                 if len(line) <= _MAX_LINE_CHARACTERS and "\n" not in line:
                     return line
-                return "[\n" + ",\n".join(pad + part for part in parts) + f"\n{pad[2:]}]"
+                return f"[\n{_listed(parts, pad)}\n{pad[2:]}]"
             case int() if "pass" in name.casefold() and not isinstance(value, bool):
                 return self._quoted(str(value), name)
         return json.dumps(value, ensure_ascii=False, default=str)
@@ -143,6 +157,12 @@ class Reader:
         return f"⟨hidden: {_characters(text)}, read in the form⟩"
 
 
+def _listed(parts: Sequence[str], pad: str) -> str:
+    """Returns the parts of an object or a list, with commas where they cannot be taken for a part of a text."""
+    ends = ["" if "│" in part.rpartition("\n")[2] else "," for part in parts[:-1]]
+    return "\n".join(f"{pad}{part}{end}" for part, end in zip(parts, [*ends, ""], strict=True))
+
+
 def _characters(text: str) -> str:
     return f"{len(text):,} character{'s' if len(text) != 1 else ''}"
 
@@ -164,7 +184,9 @@ def call_text(request: HumanRequest, *, reveals: bool = False) -> ShownText:
     lines = [*_call_lines(call, reader)] if call else []
     given = next((answer.values for answer in request.answers if answer.values is not None), None)
     if given and request.is_open:
-        shown = {name: "••••••" if name in request.secrets else value for name, value in given.items()}
+        titles = {field.name: field.title for field in request.fields}
+        names = titles if len(set(titles.values())) == len(titles) else {}
+        shown = {names.get(name, name): HIDDEN if name in request.secrets else one for name, one in given.items()}
         lines.append(f"Entered: {reader.json(shown)}")
     return ShownText(text="\n".join(lines), is_whole=reader.is_whole)
 

@@ -17,12 +17,13 @@ from swarm.clock import SECOND, to_iso
 from swarm.domain.access import why_press_refused
 from swarm.domain.decision_rules import GroupMembers, eligible_people, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError, Unavailable
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RateLimited, SwarmError, Unavailable
 from swarm.domain.forms import fill
 from swarm.domain.model.grants import GRANTS, AuditKind
 from swarm.domain.model.requests import (
     OPERATOR,
     Decide,
+    EntryPoint,
     HumanDecision,
     HumanRequest,
     RequestAnswer,
@@ -33,6 +34,7 @@ from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
+from swarm.domain.shown_requests import has_read
 from swarm.services.requests.asking import ended, lock_work, refresh_cards
 from swarm.services.requests.budgets import settle_budget
 from swarm.services.rules.participants import LIMITED_TEXT, Standings, is_first_refusal, limited_since
@@ -78,6 +80,14 @@ class RequestDecisions:
         """Returns a request, and what the person has entered so far. Raises NotFound, also in another place."""
         return await self._database.read(_shown, request_id, person, place)
 
+    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
+        """Returns a request as `show` does, for a person who may decide so now. Raises as `decide`, but for values."""
+        person, members = await self._who(wish, place)
+        refusal = await self._database.read(self._why_not_now, wish, person, members)
+        if refusal:
+            raise refusal
+        return await self.show(wish.request_id, wish.person, place)
+
     async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
         """Stores what a person has entered on a page of the form."""
         await self._database.write(requests.keep_draft, request_id, person, values)
@@ -92,11 +102,7 @@ class RequestDecisions:
         Raises NotFound, Conflict if it is decided already (with who and when) or too late, Forbidden for who may not
         decide, and Invalid with the names of the fields.
         """
-        request, channel, concerned = await self._database.read(self._wanted, wish, place)
-        person = None if wish.by_operator else await self._person(wish, channel, concerned)
-        groups = dict.fromkeys(request.policy.groups) if person else {}
-        found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
-        members = dict(zip(groups, found, strict=True))
+        person, members = await self._who(wish, place)
         result = await self._database.write(self._decide, wish, person, members)
         if isinstance(result, SwarmError):
             raise result
@@ -111,10 +117,20 @@ class RequestDecisions:
         minute = tx.now // (60 * SECOND) if isinstance(refusal, RateLimited) else None
         return is_first_refusal(tx, self._team, person, refusal.message, minute)
 
-    async def _person(self, wish: Decide, channel: str, concerned: list[str]) -> Author:
+    async def _who(self, wish: Decide, place: Place | None) -> tuple[Author | None, GroupMembers]:
+        """Returns the person with what decides on the request, and the members of its groups; None for the operator.
+
+        Raises NotFound.
+        """
+        request, channel, concerned = await self._database.read(self._wanted, wish, place)
+        if wish.by_operator:
+            return None, {}
         if self._standings is None:
             raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
-        return await self._standings.presser(wish.person, wish.team, channel, concerned)
+        person = await self._standings.presser(wish.person, wish.team, channel, concerned)
+        groups = dict.fromkeys(request.policy.groups)
+        found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
+        return person, dict(zip(groups, found, strict=True))
 
     def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
         """Returns the request and its `_place`. Raises NotFound."""
@@ -138,6 +154,8 @@ class RequestDecisions:
         if request is None:
             return NotFound(_UNKNOWN)
         refusal = self._refusal(tx, request, wish, person, members)
+        if refusal is None and not _is_read(tx, request, wish):
+            return NotRead()
         is_attempt = refusal is not None
         if refusal is None:
             checked = _checked(request, wish)
@@ -172,6 +190,19 @@ class RequestDecisions:
         if any(answer.person == wish.person for answer in request.answers):
             return Conflict("You have decided already; somebody else has to decide as well.")
         return None
+
+    def _why_not_now(
+        self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
+    ) -> SwarmError | None:
+        request = requests.get(tx, wish.request_id)
+        return self._refusal(tx, request, wish, person, members) if request else NotFound(_UNKNOWN)
+
+
+def _is_read(tx: Transaction, request: HumanRequest, wish: Decide) -> bool:
+    """Whether a person in Slack was shown everything before an approval. The other doors show a request whole."""
+    if wish.decision is HumanDecision.REJECT or wish.door is not EntryPoint.SLACK:
+        return True
+    return has_read(request, requests.draft(tx, request.id, wish.person))
 
 
 def _shown(tx: Transaction, request_id: str, person: str, place: Place | None) -> tuple[HumanRequest, dict[str, Any]]:

@@ -25,7 +25,6 @@ from swarm.slack.outgoing.block_parts import (
     person,
     preformatted,
     redacted,
-    revealed,
     rich,
     section,
     visible,
@@ -139,4 +138,4 @@ def _json(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _change_text(name: str, text: str) -> str:
-    return cut(redacted(name, revealed(text)), MAX_CHANGE_CHARACTERS)
+    return cut(redacted(name, text), MAX_CHANGE_CHARACTERS)
