@@ -236,14 +236,14 @@ def fits_card(request: HumanRequest) -> bool:
 # --- What is read in a form
 
 
-ReadingPage = Sequence[tuple[PartKind, str]]
+ReadingPage = list[tuple[PartKind, str]]
 
 
 def reading_pages(request: HumanRequest, *, reveals: bool = True) -> list[ReadingPage]:
     """Returns everything that is decided, in pages of parts; no pages if it stands on the card."""
     if fits_card(request):
         return []
-    found: list[list[tuple[PartKind, str]]] = [[]]
+    found: list[ReadingPage] = [[]]
     characters = size = 0
     texts = (
         (PartKind.CALL, call_text(request, reveals=reveals)),
@@ -272,9 +272,8 @@ def _parts(text: str) -> Iterator[str]:
 
 def pages_read(request: HumanRequest, draft: Mapping[str, Any]) -> int:
     """Returns how many pages of the request, as it is now, a person has been shown one after the other."""
-    noted = draft.get(_READ)
-    is_current = isinstance(noted, list) and len(noted) == 2 and noted[0] == _fingerprint(request)
-    return int(noted[1]) if is_current else 0
+    fingerprint, page = draft.get(_READ) or ("", 0)
+    return int(page) if fingerprint == _fingerprint(request) else 0
 
 
 def with_page_read(request: HumanRequest, draft: Mapping[str, Any], page: int) -> dict[str, Any]:
@@ -326,15 +325,11 @@ def _act(tool: ToolRequest) -> tuple[str, str]:
     if command is not None:
         is_short = len(command) <= _MAX_ACT_CHARACTERS and Reader().line(command) == command and "`" not in command
         return ("run ", command) if is_short else ("run a command", "")
-    words = tool.arguments.get("args")
-    if name == "git" and tool.arguments.get("subcommand") == "push" and _are_words(words):
-        to = " ".join(words)
-        if (
-            not any(word.startswith("-") for word in words)
-            and Reader().line(to) == to
-            and len(to) <= _MAX_ACT_CHARACTERS
-        ):
-            return f"push to {to}", ""
+    words = _words(tool.arguments.get("args"))
+    to = " ".join(words)
+    is_plain = len(to) <= _MAX_ACT_CHARACTERS and Reader().line(to) == to and not any(one[:1] == "-" for one in words)
+    if words and is_plain and name == "git" and tool.arguments.get("subcommand") == "push":
+        return f"push to {to}", ""
     return "use ", Reader().line(tool.name)
 
 
@@ -353,13 +348,14 @@ def _command(tool: ToolRequest) -> str | None:
     given = tool.arguments.get("command", tool.arguments.get("cmd"))
     if tool.name.casefold() not in _SHELLS:
         return None
-    if _are_words(given):
-        is_wrapped = (
-            len(given) == 3 and PurePosixPath(given[0]).name in ("bash", "sh", "zsh") and given[1] in ("-c", "-lc")
-        )
-        return str(given[2]) if is_wrapped else shlex.join(given)
+    words = _words(given)
+    if words:
+        is_wrapped = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS and words[1] in ("-c", "-lc")
+        return words[2] if is_wrapped else shlex.join(words)
     return given if isinstance(given, str) and given.strip() else None
 
 
-def _are_words(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
+def _words(value: object) -> list[str]:
+    """Returns a list of texts; an empty one in place of anything else."""
+    found = value if isinstance(value, list | tuple) else ()
+    return [*found] if all(isinstance(one, str) for one in found) else []

@@ -219,9 +219,9 @@ class RequestDoor:
             return await self._tampered(form, "a form that was not made here")
         request, drafts = await self._decisions.show(form.request_id, form.person)
         to_read = len(reading_pages(request))
-        if to_read and not await self._may_decide(form, decision):
-            if form.page < len(reading_pages(request, reveals=False)):
-                return _show(form_view(request, form.page + 1, {}, decision=decision, may_decide=False))
+        is_reader = to_read and not await self._may_decide(form, decision)
+        if is_reader and form.page < len(reading_pages(request, reveals=False)):
+            return _show(form_view(request, form.page + 1, {}, decision=decision, may_decide=False))
         found = form_pages(request, decision)
         if decision not in request.decisions or form.page > len(found):
             return await self._tampered(form, f"a form for {decision}, page {form.page}")
@@ -278,7 +278,7 @@ class RequestDoor:
 
     async def _earlier(
         self, back: FormBack, request: HumanRequest, decision: HumanDecision, drafts: dict[str, Any]
-    ) -> JsonObject:
+    ) -> dict[str, Any]:
         """Returns the page before, with what was entered; or the call's arguments as fields, for who has read it."""
         found, values = form_pages(request, decision), drafts
         if back.page <= len(found):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from swarm.domain.model.requests import FileDiff
 from swarm.runner.port import (
     CliEvent,
     LogLine,
+    PermissionAsked,
     QuestionAsked,
     StepShown,
     TextAdded,
@@ -20,6 +23,9 @@ from swarm.runner.port import (
 QUESTION_TOOL: Final = "AskUserQuestion"
 _TITLE_CHARACTERS: Final = 500
 _TELLING: Final = ("description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "skill")
+_EDIT: Final = frozenset({"old_string", "new_string"})
+_TEXTS: Final = {"Write": ("content",), "Edit": tuple(_EDIT), "MultiEdit": ("edits",)}
+_MAX_FILE_BYTES: Final = 1024 * 1024
 _MOST_STEPS: Final = 500
 _MOST_STREAMED: Final = 50
 _INPUT_TOKENS: Final = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
@@ -122,6 +128,39 @@ def title_of(tool: str, given: Mapping[str, Any]) -> str:
     """Returns what a tool call does, in one line."""
     telling = next((text for name in _TELLING if (text := text_of(given.get(name)).strip())), "")
     return " ".join(f"{tool}: {telling}".split())[:_TITLE_CHARACTERS] if telling else tool
+
+
+def permission_of(id: str, tool: str, given: Mapping[str, Any], cwd: Path, *, can_grant: bool) -> PermissionAsked:
+    """Returns a request for a permission, with what the call does to a file as diffs in place of its texts."""
+    diffs = tuple(_diffs(tool, given, cwd))
+    left_out = _TEXTS.get(tool, ()) if diffs else ()
+    arguments = {name: value for name, value in given.items() if name not in left_out}
+    return PermissionAsked(id=id, tool=tool, title="", arguments=arguments, diffs=diffs, can_grant=can_grant)
+
+
+def _diffs(tool: str, given: Mapping[str, Any], cwd: Path) -> Iterator[FileDiff]:
+    path, content = text_of(given.get("file_path")), given.get("content")
+    if tool == "Write" and path and isinstance(content, str):
+        yield FileDiff(path=path, old=_content_of(cwd, path), new=content)
+    elif tool == "Edit" and path and _is_edit(given):
+        yield FileDiff(path=path, old=given["old_string"], new=given["new_string"])
+    elif tool == "MultiEdit" and path and isinstance(given.get("edits"), list) and all(map(_is_edit, given["edits"])):
+        if all(edit.keys() == _EDIT for edit in given["edits"]):
+            yield from (FileDiff(path=path, old=one["old_string"], new=one["new_string"]) for one in given["edits"])
+
+
+def _is_edit(value: object) -> bool:
+    return all(isinstance(object_of(value).get(name), str) for name in _EDIT)
+
+
+def _content_of(cwd: Path, path: str) -> str | None:
+    """Returns the content of a text file in the run's folder; None if there is none. Others are nobody's business."""
+    try:
+        file = (cwd / path).resolve(strict=True)
+        is_ours = file.is_relative_to(cwd.resolve()) and file.is_file() and file.stat().st_size <= _MAX_FILE_BYTES
+        return file.read_text(encoding="utf-8") if is_ours else None
+    except (OSError, ValueError):
+        return None
 
 
 def question_of(id: str, given: Mapping[str, Any]) -> QuestionAsked:

@@ -147,13 +147,13 @@ def form_view(
     can_edit = may_decide and page == len(texts) and decision is _D.APPROVE and _D.EDIT in request.decisions
     more = [button(BACK_ACTION, "Back", request.id)] if page > 1 else []
     more += [button(EDIT_ACTION, "Change arguments", request.id)] if can_edit and form_fields(request, _D.EDIT) else []
-    sends = plain(sends if is_last else "Next", _MAX_TITLE)
+    submit = {"submit": plain(sends if is_last else "Next", _MAX_TITLE)} if may_decide or not is_last else {}
     return {
         "type": "modal",
         "callback_id": FORM_ACTION,
         "private_metadata": json.dumps(metadata),
         "title": plain(f"Page {page} of {len(found)}" if len(found) > 1 else "Your decision", _MAX_TITLE),
-        **({"submit": sends} if may_decide or not is_last else {}),
+        **submit,
         "close": plain("Cancel" if may_decide else "Close", _MAX_TITLE),
         "blocks": [*blocks, *([actions(*more)] if more else [])],
     }

@@ -14,7 +14,7 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
-from swarm.domain.request_texts import HIDDEN
+from swarm.domain.shown_requests import HIDDEN
 from swarm.slack.outgoing.block_parts import (
     Block,
     context,
