@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,8 +24,9 @@ from swarm.runner.port import (
 QUESTION_TOOL: Final = "AskUserQuestion"
 _TITLE_CHARACTERS: Final = 500
 _TELLING: Final = ("description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "skill")
-_EDIT: Final = frozenset({"old_string", "new_string"})
-_TEXTS: Final = {"Write": ("content",), "Edit": tuple(_EDIT), "MultiEdit": ("edits",)}
+_TEXTS: Final = {"Write": ("content",), "Edit": ("old_string", "new_string")}
+"""The texts of a call that its diffs show."""
+
 _MAX_FILE_BYTES: Final = 1024 * 1024
 _MOST_STEPS: Final = 500
 _MOST_STREAMED: Final = 50
@@ -139,28 +141,27 @@ def permission_of(id: str, tool: str, given: Mapping[str, Any], cwd: Path, *, ca
 
 
 def _diffs(tool: str, given: Mapping[str, Any], cwd: Path) -> Iterator[FileDiff]:
-    path, content = text_of(given.get("file_path")), given.get("content")
-    if tool == "Write" and path and isinstance(content, str):
-        yield FileDiff(path=path, old=_content_of(cwd, path), new=content)
-    elif tool == "Edit" and path and _is_edit(given):
-        yield FileDiff(path=path, old=given["old_string"], new=given["new_string"])
-    elif tool == "MultiEdit" and path and isinstance(given.get("edits"), list) and all(map(_is_edit, given["edits"])):
-        if all(edit.keys() == _EDIT for edit in given["edits"]):
-            yield from (FileDiff(path=path, old=one["old_string"], new=one["new_string"]) for one in given["edits"])
+    path, edits = text_of(given.get("file_path")), given.get("edits")
+    if tool == "Write" and isinstance(given.get("content"), str):
+        yield from _written(cwd, path, given["content"])
+        return
+    found = edits if tool == "MultiEdit" and isinstance(edits, list) else [given] if tool == "Edit" else []
+    if all(isinstance(object_of(one).get(name), str) for one in found for name in ("old_string", "new_string")):
+        yield from (FileDiff(path=path, old=one["old_string"], new=one["new_string"]) for one in found)
 
 
-def _is_edit(value: object) -> bool:
-    return all(isinstance(object_of(value).get(name), str) for name in _EDIT)
-
-
-def _content_of(cwd: Path, path: str) -> str | None:
-    """Returns the content of a text file in the run's folder; None if there is none. Others are nobody's business."""
+def _written(cwd: Path, path: str, content: str) -> Iterator[FileDiff]:
+    """Yields what a file's new content changes, for a new file, and for a text file in the run's folder. What other
+    files contain is not shown to people.
+    """
+    file = cwd / path
     try:
-        file = (cwd / path).resolve(strict=True)
-        is_ours = file.is_relative_to(cwd.resolve()) and file.is_file() and file.stat().st_size <= _MAX_FILE_BYTES
-        return file.read_text(encoding="utf-8") if is_ours else None
+        if not os.path.lexists(file):
+            yield FileDiff(path=path, new=content)
+        elif file.resolve(strict=True).is_relative_to(cwd.resolve()) and file.stat().st_size <= _MAX_FILE_BYTES:
+            yield FileDiff(path=path, old=file.read_text(encoding="utf-8"), new=content)
     except (OSError, ValueError):
-        return None
+        return
 
 
 def question_of(id: str, given: Mapping[str, Any]) -> QuestionAsked:

@@ -55,6 +55,7 @@ class FakeDecisions:
         self.shown_at: list[Place | None] = []
         self.attempts: list[tuple[str, str, str]] = []
         self.refusal: Exception | None = None
+        self.refuses_to_fill_in: SwarmError | None = None
         self.refusals: list[tuple[str, str]] = []
 
     async def show(
@@ -64,6 +65,14 @@ class FakeDecisions:
         if self.request is None or request_id != self.request.id:
             raise NotFound("There is no such request.")
         return self.request, dict(self.drafts)
+
+    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
+        request, drafts = await self.show(wish.request_id, wish.person, place)
+        if not request.is_open:
+            raise Conflict("This is decided already.")
+        if self.refuses_to_fill_in:
+            raise self.refuses_to_fill_in
+        return request, drafts
 
     async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest:
         self.decided.append((wish, place))
