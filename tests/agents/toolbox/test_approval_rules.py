@@ -52,5 +52,3 @@ def test_patterns_that_match_nothing_are_found() -> None:
     rules = ApprovalRules(patterns=("git push", "git*", "git pull", "shel"))
     assert rules.unused([GIT, Made("shell").tool]) == ["git pull", "shel"]
     assert ApprovalRules().unused([]) == []
-
-
