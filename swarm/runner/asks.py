@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from swarm.domain.schema_forms import fields_of
+from swarm.domain.schema_forms import fields_of, json_text
 from swarm.domain.text.secrets import without_secrets
 from swarm.runner.coordinator import CoordinatorConnection, Refused
 from swarm.runner.output import repeated
@@ -99,7 +99,7 @@ class HumanAsks:
             "expires_seconds": _EXPIRES_SECONDS,
             "wait": True,
         }
-        logged = self._asked(f"{title} {prompt}")
+        logged = self._asked(f"{title} {prompt or json_text(asked.get('tool', ''))}")
         if not self._about:
             self._log(f"[cancelled] {logged}: nobody can be asked without a thread")
             return {"id": "", "status": "cancelled"}

@@ -53,7 +53,7 @@ async def decide(office: Office, decision: str, **more: object) -> None:
 async def test_two_permissions_at_once_are_asked_in_the_thread_and_go_back(office: Office) -> None:
     await office.start("claude", ScriptedDoor(asks_two))
     ts, task_id = await office.delegate()
-    await office.says(ts, "Run command 1", "Run command 2")
+    await office.says(ts, "Run command 1", "Run command 2", "wants to use")
     await decide(office, "approve")
     await decide(office, "approve")
     task = await office.ended(task_id, "completed")

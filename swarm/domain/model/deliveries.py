@@ -112,6 +112,7 @@ class Delivery:
     place: AnswerTarget | None = None  # place and reader, for the buttons and the footer of `closing`
     removes: bool = False  # removes a reaction; an update replaces the Retry button with `text`
     request: HumanRequest | None = None  # for a post or an update: the request that the message shows
+    asked_in: tuple[str, str] | None = None  # the request's channel and thread, if the message is not there
 
 
 # The results of one call, as a closed set that is matched exhaustively.
