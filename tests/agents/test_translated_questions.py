@@ -12,6 +12,7 @@ from swarm.domain.answers.events import (
     Failed,
     Interrupted,
 )
+from swarm.domain.answers.questions import why_unaskable
 from swarm.domain.model.requests import FieldType, FormField, Option, ToolRequest, options
 from tests.agents.wire_events import (
     FINISHED,

@@ -214,7 +214,7 @@ def read_by(asked: HumanRequest) -> list[dict[str, Any]]:
 
 @pytest.mark.req("HITL-10")
 def test_what_does_not_fit_on_a_card_is_read_in_pages_and_only_the_last_one_decides() -> None:
-    tool = deploy(text="\n".join(f"line {n}" for n in range(12_000)), password="hunter2")
+    tool = deploy(to="live", text="\n".join(f"line {n}" for n in range(12_000)), password="hunter2")
     made = read_by(human_request(prompt="p" * 7_000, tool=tool, decisions=EDIT))
     assert [page["title"]["text"] for page in made] == [f"Page {n} of 4" for n in (1, 2, 3, 4)]
     assert [page["submit"]["text"] for page in made] == ["Next", "Next", "Next", "Approve"]
