@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -180,14 +181,35 @@ def waiting_call(request: HumanRequest) -> ToolRequest | None:
 
 def call_text(request: HumanRequest, *, reveals: bool = False) -> ShownText:
     """Returns the call of a request, and the values that others are to approve; empty for a mere question."""
-    reader, call = Reader(reveals=reveals), waiting_call(request)
-    lines = [*_call_lines(call, reader)] if call else []
     given = next((answer.values for answer in request.answers if answer.values is not None), None)
+    entered = None
     if given and request.is_open:
         titles = {field.name: field.title for field in request.fields}
         names = titles if len(set(titles.values())) == len(titles) else {}
-        shown = {names.get(name, name): HIDDEN if name in request.secrets else one for name, one in given.items()}
-        lines.append(f"Entered: {reader.json(shown)}")
+        entered = {names.get(name, name): HIDDEN if name in request.secrets else one for name, one in given.items()}
+    return _call_text(_Decided(waiting_call(request), entered), reveals, is_hiding())
+
+
+class _Decided:
+    """What is decided, so that its text is made once: cards and pages need it often, and it can be long."""
+
+    def __init__(self, call: ToolRequest | None, entered: Mapping[str, Any] | None) -> None:
+        self.call, self.entered = call, entered
+        self._key = (call.digest if call else "", repr(entered))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Decided) and self._key == other._key
+
+
+@lru_cache(maxsize=32)
+def _call_text(decided: _Decided, reveals: bool, hides: bool) -> ShownText:
+    reader = Reader(reveals=reveals, hides=hides)
+    lines = [*_call_lines(decided.call, reader)] if decided.call else []
+    if decided.entered is not None:
+        lines.append(f"Entered: {reader.json(decided.entered)}")
     return ShownText(text="\n".join(lines), is_whole=reader.is_whole)
 
 

@@ -421,6 +421,19 @@ def test_given_values_are_listed_by_their_labels_and_secrets_are_not() -> None:
     assert "Never asked" not in text
 
 
+@pytest.mark.req("HITL-10")
+def test_a_mention_that_is_typed_or_sent_stays_text() -> None:
+    typed = "<@U000BOB> &lt;@U000BOB&gt; <!channel>"
+    fields, given = (FormField(name="a"),), answer("U1", _D.ANSWER, values={"a": typed})
+    ended = card(ended_request(_R.ANSWERED, given, fields=fields))
+    asked = card(human_request(tool=deploy(text=typed), prompt=typed))
+    for blocks, times in ((ended, 1), (asked, 2)):
+        plain = [part for part in every_value(blocks, "elements") for part in part if part.get("type") == "text"]
+        assert sum(part["text"].count(typed) for part in plain) == times
+        marked_up = [part["text"] for block in every_value(blocks, "elements") for part in block if "verbatim" in part]
+        assert not any("BOB" in text or "<!channel>" in text for text in marked_up)
+
+
 @pytest.mark.req("HITL-04")
 def test_changed_arguments_are_shown_with_old_and_new_values_without_secrets() -> None:
     new = {"to": "test", "same": 1, "password": "hunter3hunter3", "added": True}

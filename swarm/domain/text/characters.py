@@ -21,6 +21,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 _BREAKS: Final = "\r\v\f\x85\u2028\u2029"
@@ -183,6 +184,8 @@ def marked(text: str, *, is_line: bool = False) -> str:
     ``⟨9 × empty line⟩`` for more than 3 empty lines, ``⟨U+202E right-to-left override⟩`` for a character that cannot be
     seen, for a blank that is not ASCII, and for ``⟨`` itself. ``is_line``: the text begins inside of a line.
     """
+    if text.isascii() and text.isprintable() and "     " not in text:
+        return text
     text = text.replace("\r\n", "\n")
     if not text.isascii() or not text.isprintable():
         text = _EMPTY_LINES.sub(_empty_lines, _UNSEEN.sub(_named, text))
@@ -191,8 +194,11 @@ def marked(text: str, *, is_line: bool = False) -> str:
 
 def _named(run: re.Match[str]) -> str:
     one, times = run["one"], len(run.group())
-    if times == 1 and _is_of_emoji(run):
-        return one
+    return one if times == 1 and _is_of_emoji(run) else _name(one, times)
+
+
+@lru_cache(maxsize=1024)
+def _name(one: str, times: int) -> str:
     name = _CONTROLS.get(one) or unicodedata.name(one, "unnamed character").lower()
     return f"⟨{f'{times:,} × ' if times > 1 else ''}U+{ord(one):04X} {name}⟩"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 CONTEXT_LINES: Final = 3
@@ -16,7 +17,8 @@ CONTEXT_LINES: Final = 3
 _Row = tuple[str, str, int, int]  # the sign, the line, and how many lines of the old and the new text come before it
 
 
-def unified(old: str, new: str) -> list[str]:
+@lru_cache(maxsize=8)
+def unified(old: str, new: str) -> tuple[str, ...]:
     """Returns the hunks of a unified diff with three lines of context; no lines for equal texts."""
     rows = list(_rows(_lines(old), _lines(new)))
     shown = {
@@ -30,7 +32,7 @@ def unified(old: str, new: str) -> list[str]:
         if place - 1 not in shown:
             hunks.append([])
         hunks[-1].append(rows[place])
-    return [line for hunk in hunks for line in (_head(hunk), *(sign + text for sign, text, _, _ in hunk))]
+    return tuple(line for hunk in hunks for line in (_head(hunk), *(sign + text for sign, text, _, _ in hunk)))
 
 
 def changed_lines(diff: Sequence[str]) -> tuple[int, int]:

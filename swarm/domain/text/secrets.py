@@ -213,9 +213,12 @@ def hidden_parts(text: str) -> list[HiddenPart]:
     """Returns the secrets of a complete text, in order. A plain one is a token of a known form, or one of ours."""
     if not _own.is_on:
         return []
-    ours = [(*found.span(), True) for found in _own.pattern.finditer(text)] if _own.pattern else []
+    ours: list[tuple[int, int, bool]] = (
+        [(*found.span(), True) for found in _own.pattern.finditer(text)] if _own.pattern else []
+    )
     scan = _Scan(_PatternRemover(), text, is_end=True)
-    scan.run()
+    if MAY_END_OPENING.search(text):
+        scan.run()
     others = [
         (begin, end, kind in _TOKENS and bool(_PLAIN.fullmatch(text, begin, end))) for begin, end, kind in scan.spans
     ]
