@@ -15,7 +15,7 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
-from swarm.domain.shown_requests import HIDDEN, title_text
+from swarm.domain.shown_requests import HIDDEN, notified_title
 from swarm.domain.text.slack_text import safe
 
 _DID: Final = {
@@ -31,7 +31,7 @@ _DID: Final = {
 def card_text(request: HumanRequest) -> str:
     """Returns the text of a request for notifications and for the thread's transcript."""
     outcome = "" if request.is_open else f" ({outcome_text(request)})"
-    return f"✋ {safe(title_text(request) if request.tool else request.title)}{safe(outcome)}"
+    return f"✋ {safe(notified_title(request))}{safe(outcome)}"
 
 
 def outcome_text(request: HumanRequest) -> str:

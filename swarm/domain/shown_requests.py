@@ -339,6 +339,11 @@ def title_text(request: HumanRequest) -> str:
     return f"{before}`{code}`{after}" if code else before
 
 
+def notified_title(request: HumanRequest) -> str:
+    """Returns the title for notifications and lists: of a mere question, the asker's own."""
+    return title_text(request) if request.tool or _tool_server(request) else request.title
+
+
 def _act(tool: ToolRequest) -> tuple[str, str]:
     """Returns what a call does: words, and code that follows them."""
     if tool.diffs:
