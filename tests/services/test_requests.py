@@ -637,11 +637,11 @@ async def test_each_of_several_approvers_reads_and_reads_anew_what_another_has_c
 
     await read("U1")
     await read("U2")
-    await asking.decide(request, D.EDIT, arguments={"command": "echo\n" * 3_000})
+    await asking.decide(request, D.EDIT, arguments={"command": "echo\n" * 1_900})
     with pytest.raises(NotRead):
         await asking.decide(request, by="U2")
     await read("U2")
-    assert (await asking.decide(request, by="U2")).arguments == {"command": "echo\n" * 3_000}
+    assert (await asking.decide(request, by="U2")).arguments == {"command": "echo\n" * 1_900}
 
 
 @pytest.mark.req("HITL-10")
@@ -649,7 +649,7 @@ async def test_the_operator_and_a_rejection_need_no_reading(asking: Asking) -> N
     request = await asking.ask(tool=LONG_CALL)
     wish = Decide(request_id=request.id, decision=D.APPROVE, door=EntryPoint.CLI)
     assert (await asking.world.services.decisions.decide(wish)).status is RequestStatus.APPROVED
-    await asking.begin("hello again")
+    await asking.begin(f"{BOT} hello again")
     assert (await asking.decide(await asking.ask(tool=LONG_CALL), D.REJECT)).status is RequestStatus.REJECTED
 
 

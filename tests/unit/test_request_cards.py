@@ -241,7 +241,7 @@ def test_approve_stands_on_a_card_only_beside_everything(more: dict[str, Any], b
 @pytest.mark.req("HITL-10")
 def test_a_long_call_says_how_much_is_left_and_can_be_read_when_it_has_ended() -> None:
     asked = human_request(tool=deploy(text="x" * 5_000))
-    assert "xx\n⟨4,428 more characters, read in the form⟩" in words(card(asked))
+    assert "xx\n⟨4,429 more characters, read in the form⟩" in words(card(asked))
     ended = buttons(card(ended_request(_R.APPROVED, answer(), tool=deploy(text="x" * 5_000))))
     assert {one: element["text"]["text"] for one, element in ended.items()} == {FORM_ACTION: "Read"}
 
