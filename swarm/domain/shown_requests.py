@@ -113,8 +113,9 @@ class Reader:
         note = " (new)" if diff.old is None else " (other line endings)" if is_converted else ""
         yield f"File: {self.line(diff.path)}{note}"
         yield self.text("\n".join(changes)) if changes else "(no change)"
-        lines = {line[1:] for line in changes}
-        self._seen |= {text for text in (old, diff.new) if len(text) > _SHORT and lines.issuperset(text.split("\n"))}
+        for text, signs in ((old, " -"), (diff.new, " +")):
+            if len(text) > _SHORT and text.count("\n") + 1 == sum(line[0] in signs for line in changes):
+                self._seen.add(text)
 
     def json(self, value: object, name: str = "", depth: int = 1) -> str:
         """Returns a value as JSON whose texts of several lines stand below their names, behind a bar."""
@@ -132,7 +133,7 @@ class Reader:
                 if len(line) <= _MAX_LINE_CHARACTERS and "\n" not in line:
                     return line
                 return f"[\n{_listed(parts, pad)}\n{pad[2:]}]"
-            case int() if "pass" in name.casefold() and not isinstance(value, bool):
+            case int() if _SECRET_NAME.search(name) and not isinstance(value, bool) and "token" not in name.casefold():
                 return self._quoted(str(value), name)
         return json.dumps(value, ensure_ascii=False, default=str)
 
