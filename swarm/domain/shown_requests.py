@@ -321,23 +321,22 @@ def _fingerprint(request: HumanRequest) -> str:
 # --- The title
 
 
-def title_runs(request: HumanRequest) -> tuple[str, str, str]:
-    """Returns the title, which is ours and follows from the call, in three parts, of which the second one is code."""
+def title_runs(request: HumanRequest) -> tuple[str, str]:
+    """Returns the title, which is ours and follows from the call: words, and code that follows them."""
     name = Reader().line(request.agent) or "An agent"
     server = _tool_server(request)
     if request.budget is not None:
-        return (request.title, "", "")
+        return request.title, ""
     if server is not None:
-        return (f"{name} asks (for the tool server {Reader().line(server)})", "", "")
-    tool = waiting_call(request)
-    before, code = _act(tool) if tool else ("", "")
-    return (f"{name} wants to {before}", code, "") if tool else (f"{name} asks", "", "")
+        return f"{name} asks (for the tool server {Reader().line(server)})", ""
+    before, code = _act(tool) if (tool := waiting_call(request)) else ("", "")
+    return f"{name} wants to {before}" if before else f"{name} asks", code
 
 
 def title_text(request: HumanRequest) -> str:
     """Returns the title as plain text."""
-    before, code, after = title_runs(request)
-    return f"{before}`{code}`{after}" if code else before
+    before, code = title_runs(request)
+    return f"{before}`{code}`" if code else before
 
 
 def notified_title(request: HumanRequest) -> str:

@@ -145,6 +145,12 @@ DISGUISES = (
     edit("blanks in a diff", FileDiff(path="a", old="x", new="x" + " " * 300 + EVIL)),
     edit("line ends", FileDiff(path="a", old="x\r\ny", new=f"x\ny\r{EVIL}")),
     edit("the path", FileDiff(path="a.py\n\n\n\n" + " " * 99 + EVIL, old="1", new="2")),
+    edit(
+        "lines that the diff shows elsewhere",
+        FileDiff(path="a", old=f"{EVIL}\n" + "ok\n" * 9 + f"{EVIL}2\n", new=f"{EVIL}\n" + "ok\n" * 9 + "x\n"),
+        operative=f"│ {EVIL}",
+        content=f"{EVIL}\n" + "ok\n" * 9 + "x\n",
+    ),
     edit("an old text that is not true", FileDiff(path="a", old=EVIL + "\n" * 9, new=EVIL + "\n" * 9), content=EVIL),
     Disguise(name="places", tool=ToolRequest(name="e", locations=(*(f"f{n}" for n in range(900)), EVIL))),
     call("changed by the first", {"a": "ls"}, policy=TWO, answers=(answer("U1", _D.EDIT, arguments={"a": EVIL}),)),

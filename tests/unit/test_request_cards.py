@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from slack_twin.blocks import checked_blocks
 
 from swarm.clock import SECOND
+from swarm.domain.access import Me
 from swarm.domain.button_actions import DECIDE_ACTION, FORM_ACTION
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.grants import ALWAYS_GRANT_SECONDS, THREAD_GRANT_SECONDS
@@ -483,3 +484,17 @@ def test_slack_takes_the_card_of_every_request(
 def test_a_delivery_of_a_request_shows_its_card(kind: DeliveryKind) -> None:
     asked = human_request()
     assert content(delivery(kind, request=asked)) == {"text": request_text(asked), "blocks": request_blocks(asked)}
+
+
+@pytest.mark.req("HITL-10")
+def test_a_card_in_a_direct_message_names_the_channel_and_links_to_the_thread() -> None:
+    me = Me(team="T", user_id="U", bot_id="B", url="https://x.slack.com/")
+
+    def where(asked_in: tuple[str, str], known: Me | None = me) -> str:
+        blocks = content(delivery(DeliveryKind.POST, request=human_request(), asked_in=asked_in), known)["blocks"]
+        checked_blocks(blocks)
+        return words(blocks).splitlines()[1]  # type: ignore[arg-type]
+
+    assert where(("C1", "1.2")) == "In <#C1> · <https://x.slack.com/archives/C1/p12|open the thread>"
+    assert where(("D1", "1.2")) == "In a direct message · <https://x.slack.com/archives/D1/p12|open the thread>"
+    assert where(("C1", "1.2"), None) == "In <#C1>"

@@ -87,7 +87,7 @@ def request_blocks(request: HumanRequest, asked_in: str = "") -> list[Block]:
 
 def title_block(request: HumanRequest) -> Block:
     """Returns the title of a request."""
-    runs = zip(title_runs(request), ("bold", "code", "bold"), strict=True)
+    runs = zip(title_runs(request), ("bold", "code"), strict=True)
     return rich(line(*((text, style) for text, style in runs if text)))
 
 
