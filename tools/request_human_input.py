@@ -15,6 +15,7 @@ from swarm.domain.model.requests import (
     MAX_TITLE_CHARACTERS,
     DecisionPolicy,
     FieldType,
+    FileDiff,
     FormField,
     HumanDecision,
     NewRequest,
@@ -63,9 +64,21 @@ class _Policy(_Lenient):
     veto: bool = False
 
 
+class _Diff(_Lenient):
+    path: str
+    old: Annotated[str | None, Field(description="null: a new file.")] = None
+    new: str = ""
+
+
 class _Tool(_Lenient):
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
+    diffs: Annotated[
+        tuple[_Diff, ...], Field(strict=False, description="What the call does to files, with whole or partial texts.")
+    ] = ()
+    locations: Annotated[
+        tuple[str, ...], Field(strict=False, description="The files that it is about: path, or path:line.")
+    ] = ()
     schema_: Annotated[dict[str, Any], Field(alias="schema")] = Field(default_factory=dict)
 
 
@@ -119,11 +132,19 @@ def _new(said: _RequestHumanInput) -> NewRequest:
         prompt=said.prompt,
         fields=tuple(_field(field) for field in said.fields),
         decisions=tuple(HumanDecision(decision) for decision in dict.fromkeys(said.decisions)),
-        tool=ToolRequest(name=said.tool.name, arguments=said.tool.arguments, schema=said.tool.schema_)
-        if said.tool
-        else None,
+        tool=_call(said.tool) if said.tool else None,
         policy=DecisionPolicy(**said.policy.model_dump()),
         expires_seconds=said.expires_seconds,
+    )
+
+
+def _call(tool: _Tool) -> ToolRequest:
+    return ToolRequest(
+        name=tool.name,
+        arguments=tool.arguments,
+        schema=tool.schema_,
+        diffs=tuple(FileDiff(path=diff.path, old=diff.old, new=diff.new) for diff in tool.diffs),
+        locations=tool.locations,
     )
 
 

@@ -211,7 +211,7 @@ class _Asker:
 
     async def _ask(self, line: Line, lease: str, entry: Json) -> None:
         (name,) = names(entry["text"])
-        asked = {"inbox_message_id": entry["id"], "title": f"May I {name}?", "prompt": "The release is ready."}
+        asked = {"inbox_message_id": entry["id"], "title": f"May I {name}?", "prompt": f"Release {name} is ready."}
         if self._cards[name].is_form:
             asked |= {"fields": _FIELDS, "decisions": ["answer", "reject"]}
         else:

@@ -11,7 +11,8 @@ from rich.table import Column, Table
 from swarm.cli.operator_commands import operate
 from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.domain.errors import Invalid
-from swarm.domain.model.requests import HumanDecision, RequestStatus
+from swarm.domain.model.requests import FileDiff, HumanDecision, RequestStatus, ToolRequest
+from swarm.domain.shown_requests import Reader, operator_text
 from swarm.domain.text.characters import line_for_terminal
 
 requests = App(name="requests", help="Show what agents ask people, and decide.")
@@ -52,10 +53,14 @@ def _show_request(request_id: str) -> None:
     _out.print(f"  may decide: {_policy(request)}")
     _out.print(f"  decisions: {', '.join(request['decisions'])}")
     if request["prompt"]:
-        _out.print(f"\n{request['prompt']}", soft_wrap=True)
+        _out.print(f"\n{Reader(hides=False).text(request['prompt'])}", soft_wrap=True)
     if request["tool"]:
-        _out.print(f"\ntool {request['tool']['name']} (digest {request['tool']['digest']})")
-        _out.print(json.dumps(request["tool"]["arguments"], ensure_ascii=False, indent=2), soft_wrap=True)
+        tool = request["tool"]
+        diffs = tuple(FileDiff(**diff) for diff in tool["diffs"])
+        call = ToolRequest(
+            name=tool["name"], arguments=tool["arguments"], diffs=diffs, locations=tuple(tool["locations"])
+        )
+        _out.print(f"\n{operator_text(call)}\ndigest {tool['digest']}", soft_wrap=True)
     for field in request["fields"]:
         choices = f", one of {', '.join(option['value'] for option in field['options'])}" if field["options"] else ""
         needed = ", required" if field["required"] else ""

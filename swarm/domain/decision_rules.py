@@ -14,11 +14,13 @@ from swarm.domain.model.requests import (
     APPROVALS,
     BY_REQUESTER,
     MAX_ARGUMENT_BYTES,
+    MAX_DIFF_BYTES,
     MAX_EXPIRES_SECONDS,
     MAX_FIELDS,
     MAX_NAME_CHARACTERS,
     MAX_NEED,
     MAX_OPTIONS,
+    MAX_PROMPT_CHARACTERS,
     OPERATOR,
     DecisionPolicy,
     FieldType,
@@ -28,8 +30,10 @@ from swarm.domain.model.requests import (
     NewRequest,
     RequestAnswer,
     RequestStep,
+    ToolRequest,
     is_json,
 )
+from swarm.domain.text.diffs import unified
 from swarm.domain.tool_names import tool_name_problem
 
 _MAX_NAMED: Final = 5  # people in a sentence
@@ -194,13 +198,25 @@ def check_new(request: NewRequest) -> None:
         problems["decisions"] = "'approve_thread' and 'approve_always' only with a tool"
     if not is_json(request):
         problems["request"] = "text without lone surrogates, and numbers of at most 64 bits"
-    elif request.tool and len(orjson.dumps(dict(request.tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
-        problems["tool.arguments"] = f"at most {MAX_ARGUMENT_BYTES} bytes of JSON"
+    elif request.tool:
+        problems |= _size_problems(request.tool)
+    if len(request.prompt) > MAX_PROMPT_CHARACTERS:
+        problems["prompt"] = f"at most {MAX_PROMPT_CHARACTERS:,} characters, because people read all of it"
+    if HumanDecision.EDIT in request.decisions and request.tool and request.tool.diffs:
+        problems["decisions"] = "'edit' not with diffs, which changed arguments would not change"
     if request.expires_seconds is not None and not 1 <= request.expires_seconds <= MAX_EXPIRES_SECONDS:
         problems["expires_seconds"] = f"from 1 to {MAX_EXPIRES_SECONDS}, or null for never"
     if problems:
         raise Invalid(f"This request cannot be shown: {', '.join(sorted(problems))}.", fields=problems)
     check_policy(request.policy)
+
+
+def _size_problems(tool: ToolRequest) -> Iterable[tuple[str, str]]:
+    if len(orjson.dumps(dict(tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
+        yield "tool.arguments", f"at most {MAX_ARGUMENT_BYTES:,} bytes of JSON, because people read all of it"
+    size = sum(len(line.encode()) + 1 for diff in tool.diffs for line in unified(diff.old or "", diff.new))
+    if size + len(orjson.dumps([[diff.path for diff in tool.diffs], tool.locations])) > MAX_DIFF_BYTES:
+        yield "tool.diffs", f"at most {MAX_DIFF_BYTES:,} bytes as a unified diff, because people read all of it"
 
 
 def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:

@@ -48,6 +48,10 @@ class Forbidden(SwarmError):
     status = 403
 
 
+class NotRead(Forbidden):
+    """Not everything that is decided was shown: press Read and decide."""
+
+
 class NotFound(SwarmError):
     """The object does not exist, or belongs to another owner."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -10,8 +10,7 @@ from typing_extensions import TypedDict
 from swarm.clock import to_iso
 from swarm.domain.model.grants import AuditLine, Grant
 from swarm.domain.model.requests import FormField, HumanRequest, RequestAnswer, ToolRequest
-from swarm.domain.request_texts import HIDDEN
-from swarm.domain.text.secrets import without_secrets
+from swarm.domain.shown_requests import HIDDEN
 
 
 class OptionShape(TypedDict):
@@ -49,11 +48,21 @@ class PolicyShape(TypedDict):
     veto: bool
 
 
+class FileDiffShape(TypedDict):
+    """What a call does to one file; ``old`` is null for a new file."""
+
+    path: str
+    old: str | None
+    new: str
+
+
 class ToolRequestShape(TypedDict):
     """The tool call that waits for approval."""
 
     name: str
     arguments: dict[str, Any]
+    diffs: list[FileDiffShape]
+    locations: list[str]
     digest: str
 
 
@@ -169,7 +178,8 @@ def request_shape(
     for_asker: bool = False,
     cards: Sequence[tuple[str, str]] = (),
 ) -> RequestShape:
-    """Returns a request. Only its asker gets the values of secret fields and secrets in arguments.
+    """Returns a request for its asker or the operator, with the whole call. Only its asker gets the values of secret
+    fields.
 
     ``cards`` are the channels and timestamps of the messages that show it.
     """
@@ -182,7 +192,7 @@ def request_shape(
         "prompt": request.prompt,
         "fields": [_field(field) for field in request.fields],
         "decisions": [decision.value for decision in request.decisions],
-        "tool": _tool(request.tool, for_asker=for_asker) if request.tool else None,
+        "tool": _tool(request.tool) if request.tool else None,
         "policy": {
             "users": list(request.policy.users),
             "groups": list(request.policy.groups),
@@ -263,22 +273,14 @@ def _field(field: FormField) -> FieldShape:
     }
 
 
-def _tool(tool: ToolRequest, *, for_asker: bool) -> ToolRequestShape:
-    arguments = dict(tool.arguments) if for_asker else redacted(tool.arguments)
-    return {"name": tool.name, "arguments": arguments, "digest": tool.digest}
-
-
-def redacted(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a call without secrets."""
-    return {name: _redacted(value) for name, value in arguments.items()}
-
-
-def _redacted(value: Any) -> Any:
-    if isinstance(value, str):
-        return without_secrets(value)
-    if isinstance(value, Mapping):
-        return redacted(value)
-    return [_redacted(one) for one in value] if isinstance(value, list | tuple) else value
+def _tool(tool: ToolRequest) -> ToolRequestShape:
+    return {
+        "name": tool.name,
+        "arguments": dict(tool.arguments),
+        "diffs": [{"path": diff.path, "old": diff.old, "new": diff.new} for diff in tool.diffs],
+        "locations": list(tool.locations),
+        "digest": tool.digest,
+    }
 
 
 def _answer(request: HumanRequest, answer: RequestAnswer, *, for_asker: bool) -> RequestAnswerShape:
@@ -286,8 +288,6 @@ def _answer(request: HumanRequest, answer: RequestAnswer, *, for_asker: bool) ->
     if values is not None and not for_asker:
         values = {name: HIDDEN if name in request.secrets else value for name, value in values.items()}
     arguments = answer.arguments
-    if arguments is not None and not for_asker:
-        arguments = redacted(arguments)
     return {
         "person": answer.person,
         "decision": answer.decision.value,

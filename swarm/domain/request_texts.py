@@ -16,10 +16,8 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
+from swarm.domain.shown_requests import HIDDEN, notified_title
 from swarm.domain.text.slack_text import safe
-
-HIDDEN: Final = "••••••"
-"""Stands for the value of a secret field."""
 
 _DID: Final = {
     HumanDecision.APPROVE: "approved",
@@ -34,7 +32,7 @@ _DID: Final = {
 def card_text(request: HumanRequest) -> str:
     """Returns the text of a request for notifications and for the thread's transcript."""
     outcome = "" if request.is_open else f" ({outcome_text(request)})"
-    return f"✋ {safe(request.title)}{safe(outcome)}"
+    return f"✋ {safe(notified_title(request))}{safe(outcome)}"
 
 
 def granted_text(request: HumanRequest, grant: Grant) -> str:

@@ -16,10 +16,8 @@ from swarm.runner.coordinator import CoordinatorConnection, Refused
 from swarm.runner.output import repeated
 from swarm.runner.port import CliSession, PermissionAsked, QuestionAsked
 
-_TITLE_CHARACTERS: Final = 150
-_PROMPT_CHARACTERS: Final = 3_000
-_ARGUMENT_BYTES: Final = 100_000
 _EXPIRES_SECONDS: Final = 24 * 3600
+_LONG_NAME: Final = 100  # characters of a tool's name, which the coordinator refuses
 _GIVEN: Final = ("approved", "answered")
 _LOGGED_CHARACTERS: Final = 500  # of a question
 
@@ -46,16 +44,21 @@ class HumanAsks:
         self._count = 0
 
     async def permission(self, session: CliSession, asked: PermissionAsked) -> bool:
-        """Asks for a permission and tells the CLI. Returns whether it was given."""
-        arguments = dict(asked.arguments)
-        if len(json_text(arguments)) > _ARGUMENT_BYTES:
-            arguments = {"arguments": json_text(arguments)[:_PROMPT_CHARACTERS] + "…"}
+        """Asks for a permission and tells the CLI. Returns whether it was given.
+
+        People see the whole call. The coordinator refuses one that is too long to be read, and so it is not permitted.
+        """
+        tool: dict[str, Any] = {"name": asked.tool, "arguments": dict(asked.arguments)}
+        if asked.diffs:
+            tool["diffs"] = [asdict(diff) for diff in asked.diffs]
+        if asked.locations:
+            tool["locations"] = list(asked.locations)
         grants = ["approve_thread", "approve_always"]
         ended = await self._decision(
-            title=f"May I use {asked.tool}?",
+            title="May I use a tool?" if len(asked.tool) > _LONG_NAME else f"May I use {asked.tool}?",
             prompt=asked.title,
             decisions=["approve", *grants, "reject"],
-            tool={"name": asked.tool, "arguments": arguments},
+            tool=tool,
         )
         is_given = ended["status"] in _GIVEN
         await session.permit(asked.id, allowed=is_given, reason="" if is_given else _refusal(ended))
@@ -90,13 +93,13 @@ class HumanAsks:
         """Returns the ended request, or one that counts as cancelled if people cannot be asked."""
         self._count += 1
         question = {
-            "title": _short(title, _TITLE_CHARACTERS),
-            "prompt": _short(prompt, _PROMPT_CHARACTERS),
+            "title": title,
+            "prompt": prompt,
             "request_id": f"{self._run}-ask-{self._count}",
             "expires_seconds": _EXPIRES_SECONDS,
             "wait": True,
         }
-        logged = self._asked(f"{title} {prompt}")
+        logged = self._asked(f"{title} {prompt or json_text(asked.get('tool', ''))}")
         if not self._about:
             self._log(f"[cancelled] {logged}: nobody can be asked without a thread")
             return {"id": "", "status": "cancelled"}
@@ -120,18 +123,14 @@ class HumanAsks:
 
     def _asked(self, question: str) -> str:
         """Logs a question. Returns it as one line of limited length."""
-        line = _short(" ".join(question.split()), _LOGGED_CHARACTERS)
+        line = without_secrets(" ".join(question.split()))
+        line = line if len(line) <= _LOGGED_CHARACTERS else line[: _LOGGED_CHARACTERS - 1] + "…"
         self._log(f"[asked] {line}")
         return line
 
 
 def _field(field: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in field.items() if value not in (None, "", ())}
-
-
-def _short(text: str, most: int) -> str:
-    text = without_secrets(text)
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _refusal(ended: Mapping[str, Any]) -> str:

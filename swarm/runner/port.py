@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swarm.domain.errors import SwarmError
+from swarm.domain.model.requests import FileDiff
 
 
 class StartFailed(SwarmError):
@@ -61,6 +62,8 @@ class PermissionAsked:
     tool: str  # the tool's name, such as "Bash"
     title: str  # what the call does, in the CLI's words
     arguments: Mapping[str, Any]
+    diffs: tuple[FileDiff, ...] = ()  # what the call does to files
+    locations: tuple[str, ...] = ()  # the files that it is about, as "path" or "path:line"
     can_grant: bool = False  # the CLI offers to allow the tool from now on
 
 

@@ -17,6 +17,9 @@ VALUE_ACTION: Final = "value"
 BACK_ACTION: Final = "request_form_back"
 """``action_id`` of the button that shows the previous page of a form."""
 
+EDIT_ACTION: Final = "request_form_edit"
+"""``action_id`` of the button below a call in a form that shows its arguments as fields."""
+
 COMMENT_BLOCK: Final = "feedback_comment"
 COMMENT_INPUT: Final = "comment"
 """``block_id`` and ``action_id`` of the input in the form for feedback."""

@@ -392,7 +392,7 @@ def delivery(row: Row) -> Delivery:
     """Converts a row to a delivery for the sender."""
     below = below_of(row["closing"])
     shown = {"closing": below.closing, "place": below.place} if below else {"closing": None, "place": None}
-    return _delivery({**row, **shown, "request": row.get("request")})
+    return _delivery({**row, **shown, "request": row.get("request"), "asked_in": row.get("asked_in")})
 
 
 _delivery = row_mapper(Delivery, "answers_ts")

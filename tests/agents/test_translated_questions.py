@@ -13,7 +13,7 @@ from swarm.domain.answers.events import (
     Interrupted,
 )
 from swarm.domain.answers.questions import why_unaskable
-from swarm.domain.model.requests import FieldType, FormField, HumanDecision, Option, ToolRequest, options
+from swarm.domain.model.requests import FieldType, FormField, Option, ToolRequest, options
 from tests.agents.wire_events import (
     FINISHED,
     Fields,
@@ -163,7 +163,7 @@ def test_what_is_kept_of_an_interrupt_can_be_stored(huge: object) -> None:
     )
     assert isinstance(told, Interrupted)
     assert len(orjson.dumps(told.asked[0].raw)) <= 256 * 1024
-    assert len(told.asked[0].prompt) == 10_000
+    assert "prompt: at most 10,000" in (why_unaskable(told.asked) or ""), "it is refused, not cut"
 
 
 @pytest.mark.req("HITL-01")
@@ -200,15 +200,27 @@ def test_the_schema_of_the_arguments_comes_with_the_call() -> None:
     assert told.asked[0].tool == ToolRequest(name="delete", arguments={"path": "a"}, schema=arguments_schema)
 
 
-@pytest.mark.req("HITL-04")
-def test_arguments_that_are_too_long_to_be_shown_cannot_be_edited() -> None:
+@pytest.mark.req("HITL-10")
+def test_arguments_that_are_too_long_to_be_read_are_not_asked_about() -> None:
     asking = {"id": "i1", "reason": "tool_call", "toolCallId": "t1", "message": "Delete?", "responseSchema": SCHEMA}
-    told = translated(tool(name="delete"), arguments('{"path": "' + "a" * 70_000), tool_end(), interrupt(asking))[-1]
+    for length, problem in ((70_000, None), (270_000, "tool.arguments: at most 262,144 bytes")):
+        long = '{"path": "' + "a" * length + '"}'
+        told = translated(tool(name="delete"), arguments(long), tool_end(), interrupt(asking))[-1]
+        assert isinstance(told, Interrupted)
+        assert (problem or "") in (why_unaskable(told.asked) or "")
+        assert (why_unaskable(told.asked) is None) is (problem is None)
+        payload = {"toolName": "delete", "toolArgs": {"path": "a" * length}}
+        (told,) = translated(interrupt({"id": "i1", "reason": "r", "payload": payload}))
+        assert isinstance(told, Interrupted)
+        assert (problem or "") in (why_unaskable(told.asked) or "")
+
+
+@pytest.mark.req("HITL-10")
+@pytest.mark.parametrize("given", ["rm -rf /", ["rm", "-rf"], 7])
+def test_arguments_that_are_no_object_are_shown_as_they_are(given: object) -> None:
+    (told,) = translated(interrupt({"id": "i1", "reason": "r", "payload": {"toolName": "sh", "toolArgs": given}}))
     assert isinstance(told, Interrupted)
-    (asked,) = told.asked
-    assert asked.prompt == "Delete?\n\nThe arguments of this call are too long to be shown."
-    assert asked.decisions == (HumanDecision.APPROVE, HumanDecision.REJECT)
-    assert request(asked).fields  # the question's own
+    assert told.asked[0].tool == ToolRequest(name="sh", arguments={"input": given})
 
 
 @pytest.mark.req("HITL-11")

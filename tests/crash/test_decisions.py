@@ -33,8 +33,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(240), pytest.mark.req("HITL-03", "HITL-06")]
 
-CARD = "May I use delete?"
-WRITE = "May I use file-write?"
+CARD = "`delete`"
+WRITE = "`file-write`"
 
 SETTINGS = """
 slack: {{pace: false}}
@@ -188,7 +188,8 @@ async def test_every_asker_continues_once_with_what_was_decided_after_a_kill(sce
     asked = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "title": "May I use delete?"}
     request = await lea.uses("request-human-input", lease=trigger["lease"]["token"], **asked)
     cards = {
-        ts: await scene.cards(ts, title=title) for ts, title in ((built_in, WRITE), (approved, CARD), (polled, CARD))
+        ts: await scene.cards(ts, title=title)
+        for ts, title in ((built_in, WRITE), (approved, CARD), (polled, "May I use delete?"))
     }
     await scene.cards(filled, title="✋")
     assert scene.services["present"].ran == []

@@ -55,7 +55,7 @@ async def test_a_person_lets_the_coder_fix_a_test(demo: Demo, twin: TwinClient) 
         await page.wait_for_selector("body[data-ready]")
         await _opened(page, "@swarm fix the failing test")
         thread = page.locator("#thread")
-        card = thread.locator("article", has_text="May I use edit?")
+        card = thread.locator("article", has_text="coder wants to edit prices.py (+1 −1)")
         await expect(card).to_contain_text("+    if pieces >= DISCOUNT_FROM:")
         await card.get_by_role("button", name="Approve").click()
         await expect(thread).to_contain_text("Approved by @alice")
@@ -116,7 +116,7 @@ async def test_a_person_fills_in_a_form_and_approves_a_call_with_other_arguments
         await expect(thread).to_contain_text("So it is “code”.")
 
         await _opened(page, "swarm#assistant write down: buy milk")
-        card = thread.locator("article", has_text="May I use file-write?")
+        card = thread.locator("article", has_text="assistant wants to use file-write")
         await expect(card).to_contain_text("buy milk")
         if path := os.environ.get("SWARM_TEST_CARD_SCREENSHOT"):
             await page.screenshot(path=path)

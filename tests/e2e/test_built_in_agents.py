@@ -72,7 +72,7 @@ async def test_a_tool_server_asks_in_the_thread_and_the_call_goes_on_with_the_an
 
     async def card() -> str:
         messages = await person.messages(channel="general", thread_ts=ts)
-        return next((one["ts"] for one in messages if "calculator asks" in one["text"]), "")
+        return next((one["ts"] for one in messages if "tool server calculator" in one["text"]), "")
 
     under = await wait_until(card, within_seconds=PATIENCE)
     pressed = {"user": "alice", "channel": "general", "ts": under, "action_id": "request_decide:approve"}

@@ -165,7 +165,7 @@ async def test_the_writers_question_is_a_form_with_every_type_of_field(twin: Twi
 @pytest.mark.req("OPS-01", "HITL-03", "HITL-04", "TOOL-03")
 async def test_the_assistant_asks_before_it_writes_and_bob_may_not_decide(twin: TwinClient) -> None:
     ts = await twin.say("swarm#assistant write down: buy milk")
-    under = await _card(twin, ts, "May I use file-write?")
+    under = await _card(twin, ts, "wants to use `file-write`")
     pressed = {"channel": "general", "ts": under, "action_id": "request_decide:approve"}
     since = await twin.now()
     await twin.ask("POST", "actions", json=pressed | {"user": "bob"})
@@ -219,12 +219,11 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
     for _ in range(2):  # a second thread begins with the same mistake
         since = await twin.now()
         ts = await twin.say("@swarm fix the failing test")
-        under = await _card(twin, ts, "May I use edit?")
-        assert await _is_said_before(twin, since, "AssertionError: 2000 != 1800", "May I use edit?")
+        under = await _card(twin, ts, "coder wants to edit prices.py (+1 −1)")
+        assert await _is_said_before(twin, since, "AssertionError: 2000 != 1800", "wants to edit prices.py")
         assert await twin.calls("files.completeUploadExternal", since=since) == []
-        (card,) = [call for call in await twin.calls("chat.postMessage", since=since) if "May I use" in str(call)]
-        assert '"-    if pieces > DISCOUNT_FROM:"' in _shown(card)
-        assert '"+    if pieces >= DISCOUNT_FROM:"' in _shown(card)
+        (card,) = [call for call in await twin.calls("chat.postMessage", since=since) if "wants to edit" in str(call)]
+        assert "\\n-    if pieces > DISCOUNT_FROM:\\n+    if pieces >= DISCOUNT_FROM:" in _shown(card)
         await _decide(twin, under, "approve")
         seen = await twin.until(ts, lambda seen: seen.is_answered() and "Branch" in str(seen.answers))
         assert seen.answers[0] == "I have delegated this to **coder**."
@@ -240,8 +239,8 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
 
     since = await twin.now()
     await twin.say("also add a test for zero", thread=ts)
-    under = await _card(twin, ts, "May I use edit?", number=2)
-    assert await _is_said_before(twin, since, "In this session, I have corrected", "May I use edit?")
+    under = await _card(twin, ts, "wants to edit test_prices.py", number=2)
+    assert await _is_said_before(twin, since, "In this session, I have corrected", "wants to edit test_prices.py")
     await _decide(twin, under, "approve")
     seen = await twin.until(ts, lambda seen: "2 files changed" in str(seen.answers))
     assert "In this session, I have corrected `prices.py`." in str(seen.answers)  # the session knows
@@ -261,7 +260,7 @@ async def _is_said_before(twin: TwinClient, since: int, *words: str) -> bool:
 async def test_the_coder_says_that_nothing_is_fixed_without_the_permission(demo: Demo, twin: TwinClient) -> None:
     since = await twin.now()
     ts = await twin.say("@swarm fix the failing test")
-    await _decide(twin, await _card(twin, ts, "May I use edit?"), "reject")
+    await _decide(twin, await _card(twin, ts, "wants to edit"), "reject")
     said = "**Not fixed**: I may not edit `prices.py`, so the test still fails."
     await twin.until(ts, lambda seen: "x" in seen.emoji and not seen.is_growing and said in str(seen.answers))
     assert "people refused what it needed (edit)" in str(await twin.messages(thread_ts=ts))

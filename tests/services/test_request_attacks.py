@@ -28,7 +28,7 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.request_texts import HIDDEN
+from swarm.domain.shown_requests import HIDDEN
 from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from tests.services.test_requests import FORM, PUSH, Asking

@@ -11,7 +11,7 @@ import pytest
 from swarm.domain.answers.events import Asked, Failed, Interrupted, RunInput
 from swarm.domain.answers.questions import EDITED_ARGUMENTS
 from swarm.domain.button_actions import RETRY_RUN_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, RateLimited, SwarmError
+from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, NotRead, RateLimited, SwarmError
 from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, NoticeKind
@@ -22,6 +22,7 @@ from swarm.domain.model.requests import (
     DecisionRule,
     EntryPoint,
     FieldType,
+    FileDiff,
     FormField,
     HumanDecision,
     HumanRequest,
@@ -35,6 +36,7 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import MessageDeleted, SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.shown_requests import reading_pages, with_page_read
 from swarm.services.requests.human_requests import AskedWork
 from swarm.store import grants, requests
 from tests.support.conversing import press, pressed, status
@@ -579,6 +581,7 @@ async def test_who_may_decide_is_told_directly_reminded_once_and_decides_there(w
     await world.send()
     cards = [done for done in world.slack.landed if done.request and done.kind is DeliveryKind.POST]
     assert [(card.channel, card.thread_ts) for card in cards] == [("C1", asking.root.ts), ("U2", None), ("U3", None)]
+    assert [card.asked_in for card in cards] == [None, ("C1", asking.root.ts), ("C1", asking.root.ts)]
     await asking.decide(request, by="U3")
     await asking.world.later(DAY / 2 + 1)
     await asking.world.later(DAY / 4)
@@ -595,6 +598,80 @@ async def test_who_may_decide_is_told_directly_reminded_once_and_decides_there(w
     assert updated == {"C1", "U2", "U3"}
     said = await world.rows("SELECT channel FROM thread_messages")
     assert {row["channel"] for row in said} == {"C1"}
+
+
+# Read before it is approved
+
+
+LONG_CALL = ToolRequest(name="shell", arguments={"command": "ls\n" * 30_000 + "rm -rf /"})
+
+
+@pytest.mark.req("HITL-10")
+@pytest.mark.parametrize("decision", [D.APPROVE, D.EDIT, D.APPROVE_ALWAYS])
+async def test_an_approval_in_slack_counts_after_all_pages_were_shown_in_order(decision: D, asking: Asking) -> None:
+    request = await asking.ask(tool=LONG_CALL, decisions=(D.APPROVE, D.EDIT, D.APPROVE_ALWAYS, D.REJECT))
+    decisions, pages = asking.world.services.decisions, len(reading_pages(request))
+    assert pages > 1
+    for page in range(1, pages + 1):
+        with pytest.raises(NotRead):
+            await asking.decide(request, decision)
+        _, drafts = await decisions.show(request.id, "U1")
+        await decisions.keep(request.id, "U1", with_page_read(request, drafts, page))
+    arguments = {"command": "ls"} if decision is D.EDIT else None
+    assert (await asking.decide(request, decision, arguments=arguments)).status is RequestStatus.APPROVED
+
+
+@pytest.mark.req("HITL-10")
+async def test_each_of_several_approvers_reads_and_reads_anew_what_another_has_changed(world: World) -> None:
+    policy = DecisionPolicy(users=("U1", "U2"), need=2)
+    asking = Asking(world)
+    await asking.begin()
+    request = await asking.ask(tool=LONG_CALL, policy=policy, decisions=(D.APPROVE, D.EDIT, D.REJECT))
+
+    async def read(person: str) -> None:
+        now = await asking.now(request)
+        drafts: dict[str, Any] = {}
+        for page in range(1, len(reading_pages(now)) + 1):
+            drafts = with_page_read(now, drafts, page)
+        await asking.world.services.decisions.keep(request.id, person, drafts)
+
+    await read("U1")
+    await read("U2")
+    await asking.decide(request, D.EDIT, arguments={"command": "echo\n" * 1_900})
+    with pytest.raises(NotRead):
+        await asking.decide(request, by="U2")
+    await read("U2")
+    assert (await asking.decide(request, by="U2")).arguments == {"command": "echo\n" * 1_900}
+
+
+@pytest.mark.req("HITL-10")
+async def test_the_operator_and_a_rejection_need_no_reading(asking: Asking) -> None:
+    request = await asking.ask(tool=LONG_CALL)
+    wish = Decide(request_id=request.id, decision=D.APPROVE, door=EntryPoint.CLI)
+    assert (await asking.world.services.decisions.decide(wish)).status is RequestStatus.APPROVED
+    await asking.begin(f"{BOT} hello again")
+    assert (await asking.decide(await asking.ask(tool=LONG_CALL), D.REJECT)).status is RequestStatus.REJECTED
+
+
+@pytest.mark.req("HITL-10")
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"tool": ToolRequest(name="t", arguments={"a": "x" * 262_144})}, "tool.arguments"),
+        ({"tool": ToolRequest(name="t", diffs=(FileDiff(path="a", new="x\n" * 100_000),))}, "tool.diffs"),
+        ({"tool": ToolRequest(name="t", locations=("x" * 262_144,))}, "tool.diffs"),
+        ({"tool": ToolRequest(name="t", diffs=(FileDiff(path="a"),)), "decisions": (D.EDIT,)}, "decisions"),
+        ({"prompt": "x" * 10_001}, "prompt"),
+    ],
+)
+async def test_what_is_too_long_to_be_read_is_refused_to_the_asker(
+    more: dict[str, Any], problem: str, asking: Asking
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        await asking.ask(**more)
+    assert list(refused.value.fields) == [problem]
+    whole = FileDiff(path="a", old="line\n" * 40_000, new="line\n" * 40_000 + "one more\n")
+    assert (await asking.ask(tool=ToolRequest(name="t", diffs=(whole,)))).is_open, "whole files with a small change"
 
 
 # Words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,19 +13,23 @@ from hypothesis import strategies as st
 from slack_twin.blocks import checked_blocks
 
 from swarm.clock import SECOND
-from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION
+from swarm.domain.access import Me
+from swarm.domain.button_actions import DECIDE_ACTION, FORM_ACTION
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.grants import ALWAYS_GRANT_SECONDS, THREAD_GRANT_SECONDS
 from swarm.domain.model.requests import (
     OPERATOR,
+    Asker,
     DecisionPolicy,
     FieldType,
+    FileDiff,
     FormField,
     HumanDecision,
     HumanRequest,
     Option,
     RequestStatus,
     ResumeStatus,
+    ToolRequest,
     options,
 )
 from swarm.slack.form_fields import typed_values
@@ -32,7 +37,6 @@ from swarm.slack.outgoing.delivery_calls import content
 from swarm.slack.outgoing.form_inputs import option_objects
 from swarm.slack.outgoing.request_cards import (
     MAX_MESSAGE_CHARACTERS,
-    MAX_SHOWN_ARGUMENTS,
     request_blocks,
     request_text,
 )
@@ -53,6 +57,7 @@ from tests.support.human_requests import (
 pytestmark = pytest.mark.req("HITL-01")
 
 _D = HumanDecision
+_R = RequestStatus
 TOKEN = "xoxb-1234567890-abcdefABCDEF123"
 SLACK_LIMIT = 13_000  # characters of a message, at which Slack was seen to refuse it
 
@@ -93,8 +98,10 @@ def inputs(blocks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_an_open_request_says_what_is_asked_by_whom_who_may_decide_and_until_when() -> None:
     title, prompt, row, context = card(human_request(prompt="It is **Friday**."))
     [section] = title["elements"]
-    assert section["elements"] == [{"type": "text", "text": "May I deploy?", "style": {"bold": True}}]
-    assert prompt == {"type": "markdown", "text": "It is **Friday**."}
+    assert section["elements"] == [{"type": "text", "text": "writer asks", "style": {"bold": True}}]
+    [quoted] = prompt["elements"]
+    assert quoted["type"] == "rich_text_quote"
+    assert quoted["elements"] == [{"type": "text", "text": "May I deploy?\nIt is **Friday**."}]
     assert [element["action_id"] for element in row["elements"]] == [
         f"{DECIDE_ACTION}approve",
         f"{DECIDE_ACTION}reject",
@@ -140,7 +147,7 @@ def test_of_several_who_have_to_approve_those_who_have_are_named() -> None:
 def test_every_button_carries_the_request_and_nothing_else() -> None:
     tool, decisions = deploy(text="x" * 2_000), tuple(HumanDecision)
     found = buttons(card(human_request(tool=tool, decisions=decisions)))
-    assert set(found) == {*(f"{DECIDE_ACTION}{one}" for one in decisions), ARGUMENTS_ACTION}
+    assert set(found) == {f"{DECIDE_ACTION}{one}" for one in decisions}
     assert {element["value"] for element in found.values()} == {REQUEST_ID}
 
 
@@ -158,32 +165,111 @@ def test_agents_can_neither_ping_nor_break_the_card() -> None:
     assert "<!here>" not in request_text(human_request(title="<!channel>", prompt="<!here>"))
 
 
-@pytest.mark.req("HITL-04")
-def test_a_tool_shows_its_name_and_arguments_without_secrets() -> None:
-    _, tool, *_ = card(human_request(tool=deploy(to="production", key=TOKEN, password="hunter2hunter2")))
-    name, arguments = tool["elements"]
-    assert name["elements"][1] == {"type": "text", "text": "deploy", "style": {"code": True}}
+@pytest.mark.req("HITL-04", "HITL-10")
+def test_a_tool_shows_its_name_and_arguments_without_secrets_above_the_agents_words() -> None:
+    asked = human_request(tool=deploy(to="production", key=TOKEN, password="hunter2"), prompt="Read README")
+    title, tool, says, said, *_ = card(asked)
+    assert words([title]) == "writer wants to use \ndeploy"
+    [arguments] = tool["elements"]
     [shown] = arguments["elements"]
     assert arguments["type"] == "rich_text_preformatted"
-    assert '"to": "production"' in shown["text"]
+    assert shown["text"].startswith('Tool: deploy\n{\n  "to": "production"')
     assert TOKEN not in shown["text"]
-    assert "hunter2" not in shown["text"]
+    assert '"password": "⟨hidden: 7 characters⟩"' in shown["text"]
+    counted = words(card(human_request(tool=deploy(password=123456, passengers=3, max_tokens=9, secret=True))))
+    assert '"password": "⟨hidden: 6 characters⟩"' in counted
+    assert '"passengers": 3,\n  "max_tokens": 9,\n  "secret": true' in counted
+    assert words([says]) == "*writer* says"
+    assert (said["elements"][0]["type"], words([said])) == ("rich_text_quote", "May I deploy?\nRead README")
 
 
-@pytest.mark.req("HITL-04")
-def test_long_arguments_are_cut_and_a_button_shows_all() -> None:
-    short, long = human_request(tool=deploy(text="x" * 100)), human_request(tool=deploy(text="x" * 2_000))
-    assert ARGUMENTS_ACTION not in buttons(card(short))
-    assert buttons(card(long))[ARGUMENTS_ACTION]["text"]["text"] == "Show all"
-    [text] = [text for text in every_value(card(long), "text") if isinstance(text, str) and "xxx" in text]
-    assert len(text) == MAX_SHOWN_ARGUMENTS
-    assert text.endswith("…")
-    assert ARGUMENTS_ACTION in buttons(card(human_request(prompt="x" * 9_000)))
+EDITED = FileDiff(path="/w/prices.py", old="a\nb\nc\nd\ne\n", new="a\nb\nc\nD\ne\n")
 
 
-@pytest.mark.req("HITL-04")
-def test_invisible_characters_of_arguments_are_shown() -> None:
-    assert "rm\\u202e\\u200b" in words(card(human_request(tool=deploy(command="rm\u202e\u200b"))))
+@pytest.mark.req("HITL-10")
+@every(
+    ("tool", "title"),
+    [
+        (ToolRequest(name="Edit", diffs=(EDITED,)), "edit prices.py (+1 −1)"),
+        (ToolRequest(name="e", diffs=(EDITED, replace(EDITED, path="b.py"))), "edit 2 files (+2 −2)"),
+        (ToolRequest(name="Write", diffs=(FileDiff(path="n.py", new="1\n2"),)), "create n.py (+2 −0)"),
+        (ToolRequest(name="Write", diffs=(FileDiff(path="x/\u202e.py", new="1"),)), "create a file (+1 −0)"),
+        (ToolRequest(name="Bash", arguments={"command": "pytest -q"}), "run \npytest -q"),
+        (ToolRequest(name="execute", arguments={"command": ["bash", "-lc", "pytest -q"]}), "run \npytest -q"),
+        (ToolRequest(name="shell", arguments={"cmd": ["rm", "a b"]}), "run \nrm 'a b'"),
+        (ToolRequest(name="Bash", arguments={"command": "ls\nrm -rf /"}), "run a command"),
+        (ToolRequest(name="Bash", arguments={"command": "ls" + " " * 40 + "; rm"}), "run a command"),
+        (ToolRequest(name="Bash", arguments={"command": "x" * 81}), "run a command"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": ["origin", "main"]}), "push to origin main"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": ["-f", "x"]}), "use \ngit"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": []}), "use \ngit"),
+    ],
+)
+def test_the_title_follows_from_the_call(tool: ToolRequest, title: str) -> None:
+    assert words(card(human_request(title="Read README", tool=tool))[:1]).replace(" \n", " ") == (
+        f"writer wants to {title}".replace(" \n", " ")
+    )
+
+
+@pytest.mark.req("HITL-10")
+def test_an_edit_shows_its_path_and_a_diff() -> None:
+    arguments = {"file_path": "/w/prices.py", "old_string": EDITED.old, "new_string": EDITED.new + "z" * 20}
+    tool = ToolRequest(name="Edit", arguments=arguments, diffs=(EDITED,), locations=("/w/prices.py:4",))
+    shown = words(card(human_request(tool=tool)))
+    assert "File: /w/prices.py\n@@ -1,6 +1,6 @@\n a\n b\n c\n-d\n+D\n e\n " in shown
+    assert "Places: /w/prices.py:4" in shown
+    assert "│ " + "z" * 20 in shown, "what the diff does not show is shown"
+    assert replace(tool, locations=()).digest != tool.digest != replace(tool, diffs=()).digest
+
+
+@pytest.mark.req("HITL-10")
+@every(
+    ("more", "buttons_"),
+    [
+        ({"tool": deploy(text="x" * 2_400)}, ["approve", "edit", "reject"]),
+        ({"tool": deploy(text="x" * 2_500)}, [FORM_ACTION, "reject"]),
+        ({"tool": deploy(**{f"k{n}": n for n in range(37)})}, ["approve", "edit", "reject"]),  # 40 lines
+        ({"tool": deploy(**{f"k{n}": n for n in range(38)})}, [FORM_ACTION, "reject"]),
+        ({"tool": deploy(password="correct horse")}, [FORM_ACTION, "reject"]),
+        ({"tool": deploy(token="a;rm -rf /")}, [FORM_ACTION, "reject"]),
+        ({"tool": deploy(command=f"echo {TOKEN} && ls")}, ["approve", "edit", "reject"]),
+        ({"tool": deploy(url="https://a.test/?api_key=abcdef12345&next=x")}, [FORM_ACTION, "reject"]),
+        ({"tool": deploy(), "prompt": "x" * 2_600}, [FORM_ACTION, "reject"]),
+        ({"prompt": "It is fine.\n" * 700 + "rm -rf /"}, [FORM_ACTION, "reject"]),
+    ],
+)
+def test_approve_stands_on_a_card_only_beside_everything(more: dict[str, Any], buttons_: list[str]) -> None:
+    decisions = (_D.APPROVE, _D.EDIT, _D.REJECT, _D.APPROVE_ALWAYS) if "tool" in more else (_D.APPROVE, _D.REJECT)
+    found = buttons(card(human_request(**more, decisions=decisions)))
+    expected = [*buttons_, *(["approve_always"] if "approve" in buttons_ and "tool" in more else [])]
+    assert [one.removeprefix(DECIDE_ACTION) for one in found] == expected
+    assert FORM_ACTION not in found or found[FORM_ACTION]["text"]["text"] == "Read and decide"
+
+
+@pytest.mark.req("HITL-10")
+def test_a_long_call_says_how_much_is_left_and_can_be_read_when_it_has_ended() -> None:
+    asked = human_request(tool=deploy(text="x" * 5_000))
+    assert "xx\n⟨4,429 more characters, read in the form⟩" in words(card(asked))
+    ended = buttons(card(ended_request(_R.APPROVED, answer(), tool=deploy(text="x" * 5_000))))
+    assert {one: element["text"]["text"] for one, element in ended.items()} == {FORM_ACTION: "Read"}
+
+
+@pytest.mark.req("HITL-10")
+def test_who_approves_after_others_sees_what_these_have_changed() -> None:
+    policy = DecisionPolicy(users=("U1", "U2"), need=2)
+    changed = answer("U1", _D.EDIT, arguments={"to": "live"})
+    shown = words(card(human_request(tool=deploy(to="test"), answers=(changed,), policy=policy)))
+    assert '"to": "live"' in shown
+    assert '"test"' not in shown
+
+
+@pytest.mark.req("HITL-10")
+def test_a_question_of_a_tool_server_names_it() -> None:
+    raw = {"server": "mine", "tool": "ask"}
+    asked = human_request(title="mine asks", prompt="Which one?", raw=raw, asker=Asker.LIVE, agent="asst")
+    title, said, *_ = card(asked)
+    assert words([title]) == "asst asks (for the tool server mine)"
+    assert words([said]) == "Which one?"
 
 
 @pytest.mark.req("HITL-04")
@@ -281,7 +367,7 @@ def test_the_first_persons_values_stand_and_the_others_approve_them() -> None:
     policy = DecisionPolicy(users=("U1", "U2"), need=2)
     blocks = card(human_request(fields=fields, answers=(given,), policy=policy, decisions=(_D.ANSWER,)))
     assert not inputs(blocks)
-    assert "Place: \nRome" in words(blocks)
+    assert '"Place": "Rome"' in words(blocks)
     assert "1234" not in json.dumps(blocks)
 
 
@@ -307,7 +393,6 @@ def test_every_option_survives_the_way_through_slack(values: tuple[str, ...]) ->
     assert all(0 < len(value) <= 150 for value in sent)
 
 
-_R = RequestStatus
 ON = "<!date^1790000060^{date_short_pretty} {time}|2026-09-21 14:14 UTC>"
 
 
@@ -362,6 +447,19 @@ def test_given_values_are_listed_by_their_labels_and_secrets_are_not() -> None:
     assert "Never asked" not in text
 
 
+@pytest.mark.req("HITL-10")
+def test_a_mention_that_is_typed_or_sent_stays_text() -> None:
+    typed = "<@U000BOB> &lt;@U000BOB&gt; <!channel>"
+    fields, given = (FormField(name="a"),), answer("U1", _D.ANSWER, values={"a": typed})
+    ended = card(ended_request(_R.ANSWERED, given, fields=fields))
+    asked = card(human_request(tool=deploy(text=typed), prompt=typed))
+    for blocks, times in ((ended, 1), (asked, 2)):
+        plain = [part for part in every_value(blocks, "elements") for part in part if part.get("type") == "text"]
+        assert sum(part["text"].count(typed) for part in plain) == times
+        marked_up = [part["text"] for block in every_value(blocks, "elements") for part in block if "verbatim" in part]
+        assert not any("BOB" in text or "<!channel>" in text for text in marked_up)
+
+
 @pytest.mark.req("HITL-04")
 def test_changed_arguments_are_shown_with_old_and_new_values_without_secrets() -> None:
     new = {"to": "test", "same": 1, "password": "hunter3hunter3", "added": True}
@@ -408,3 +506,17 @@ def test_slack_takes_the_card_of_every_request(
 def test_a_delivery_of_a_request_shows_its_card(kind: DeliveryKind) -> None:
     asked = human_request()
     assert content(delivery(kind, request=asked)) == {"text": request_text(asked), "blocks": request_blocks(asked)}
+
+
+@pytest.mark.req("HITL-10")
+def test_a_card_in_a_direct_message_names_the_channel_and_links_to_the_thread() -> None:
+    me = Me(team="T", user_id="U", bot_id="B", url="https://x.slack.com/")
+
+    def where(asked_in: tuple[str, str], known: Me | None = me) -> str:
+        blocks = content(delivery(DeliveryKind.POST, request=human_request(), asked_in=asked_in), known)["blocks"]
+        checked_blocks(blocks)
+        return words(blocks).splitlines()[1]  # type: ignore[arg-type]
+
+    assert where(("C1", "1.2")) == "In <#C1> · <https://x.slack.com/archives/C1/p12|open the thread>"
+    assert where(("D1", "1.2")) == "In a direct message · <https://x.slack.com/archives/D1/p12|open the thread>"
+    assert where(("C1", "1.2"), None) == "In <#C1>"

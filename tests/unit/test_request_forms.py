@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,14 +15,23 @@ from slack_twin.surfaces import ViewKind
 
 from swarm.domain.button_actions import FORM_ACTION
 from swarm.domain.edited_arguments import changed_arguments
-from swarm.domain.model.requests import FieldType, FormField, HumanDecision, HumanRequest, Option, ToolRequest, options
-from swarm.slack.form_fields import BACK_ACTION
+from swarm.domain.model.requests import (
+    DecisionPolicy,
+    FieldType,
+    FormField,
+    HumanDecision,
+    HumanRequest,
+    Option,
+    options,
+)
+from swarm.domain.shown_requests import has_read, reading_pages, with_page_read
+from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.form_inputs import suggestions
 from swarm.slack.outgoing.request_forms import (
     MAX_FIELDS_PER_PAGE,
-    arguments_view,
     form_decision,
     form_fields,
+    form_pages,
     form_view,
     message_view,
     pages,
@@ -79,9 +89,9 @@ def test_a_long_form_has_pages_of_twenty_fields_that_know_their_request() -> Non
     assert json.loads(second["private_metadata"]) == {"request": REQUEST_ID, "page": 2, "decision": "answer"}
 
 
-def test_one_page_is_named_after_the_request_and_an_approval_approves() -> None:
+def test_one_page_has_a_title_of_ours_and_an_approval_approves() -> None:
     made = view(form_view(human_request(title="t" * 30, fields=text_fields(1)), 1, {}))
-    assert (made["title"]["text"], made["submit"]["text"]) == ("t" * 23 + "…", "Approve")
+    assert (made["title"]["text"], made["submit"]["text"]) == ("Your decision", "Approve")
     assert json.loads(made["private_metadata"])["decision"] == "approve"
 
 
@@ -157,8 +167,9 @@ def test_the_arguments_of_a_tool_can_be_changed_in_a_form() -> None:
 def test_long_and_secret_arguments_are_not_in_the_form_and_stay_as_they_are() -> None:
     asked = edit(to="live", text="x" * 3_001, key=TOKEN, password="hunter2hunter2")
     assert unchangeable(asked) == ("text", "key", "password")
-    made = view(form_view(asked, 1, {}, decision=_D.EDIT))
-    assert names(made) == ["field:to"]
+    read = len(reading_pages(asked))
+    made = view(form_view(asked, read + 1, {}, decision=_D.EDIT))
+    assert (read, names(made)) == (1, ["field:to"])
     assert "stay as they are: text, key, password" in json.dumps(made)
     assert TOKEN not in json.dumps(made)
     assert asked.tool is not None
@@ -191,22 +202,72 @@ def test_a_form_with_fields_and_arguments_of_the_same_name_keeps_them_apart() ->
     assert split_values(asked, {"to": "me", "argument:to": "test"}) == ({"to": "me"}, {"to": "test"})
 
 
-@pytest.mark.req("HITL-04")
-def test_all_arguments_and_the_whole_prompt_can_be_read() -> None:
-    tool = ToolRequest(name="deploy", arguments={"text": "a" * 9_000 + "the end", "key": TOKEN})
-    made = view(arguments_view(human_request(prompt="p" * 7_000, tool=tool)))
-    shown = json.dumps(made)
-    assert shown.count("p") > 7_000
-    assert "the end" in shown
-    assert TOKEN not in shown
-    assert "submit" not in made
+def words(made: dict[str, Any]) -> str:
+    """What a modal shows in its rich text."""
+    parts = [part for block in made["blocks"] if block["type"] == "rich_text" for part in block["elements"]]
+    return "\n".join(element["text"] for part in parts for element in part["elements"])
 
 
-@pytest.mark.req("HITL-04")
-@every("text", ["a" * 260_000, '"' * 120_000, "é" * 120_000, "😀" * 60_000])
-def test_arguments_that_do_not_fit_into_a_view_are_cut_and_it_says_so(text: str) -> None:
-    made = view(arguments_view(human_request(prompt=NAUGHTY * 100, tool=deploy(text=text))))
-    assert "more characters do not fit here" in json.dumps(made)
+def read_by(asked: HumanRequest) -> list[dict[str, Any]]:
+    return [view(form_view(asked, page, {})) for page in range(1, len(reading_pages(asked)) + 1)]
+
+
+@pytest.mark.req("HITL-10")
+def test_what_does_not_fit_on_a_card_is_read_in_pages_and_only_the_last_one_decides() -> None:
+    tool = deploy(to="live", text="\n".join(f"line {n}" for n in range(12_000)), password="hunter2")
+    made = read_by(human_request(prompt="p" * 7_000, tool=tool, decisions=EDIT))
+    assert [page["title"]["text"] for page in made] == [f"Page {n} of 4" for n in (1, 2, 3, 4)]
+    assert [page["submit"]["text"] for page in made] == ["Next", "Next", "Next", "Approve"]
+    assert [actions(page) for page in made] == [[], [BACK_ACTION], [BACK_ACTION], [BACK_ACTION, EDIT_ACTION]]
+    shown = "\n".join(map(words, made))
+    assert [line.strip() for line in shown.splitlines() if "line " in line] == [f"│ line {n}" for n in range(12_000)]
+    assert shown.replace("\n", "").count("p" * 100) >= 70
+    assert "hunter2" not in shown
+    for page in made:
+        texts = [len(element["text"]) for element in _elements(page)]
+        assert (max(texts) <= 2_900, sum(texts) <= 60_100) == (True, True)
+
+
+def _elements(made: dict[str, Any]) -> list[dict[str, Any]]:
+    parts = [part for block in made["blocks"] if block["type"] == "rich_text" for part in block["elements"]]
+    return [element for part in parts for element in part["elements"]]
+
+
+@pytest.mark.req("HITL-10")
+@every("text", ["a" * 260_000, '"' * 120_000, "é" * 120_000, "😀" * 60_000, "\u202e\u200b" * 4_000, "\n" * 9_000])
+def test_slack_takes_every_page_of_the_longest_calls(text: str) -> None:
+    for page in read_by(human_request(prompt=NAUGHTY * 100, tool=deploy(text=text))):
+        assert len(page["blocks"]) <= 100
+
+
+@pytest.mark.req("HITL-10")
+def test_who_may_not_decide_reads_without_an_end_that_decides_and_without_secrets() -> None:
+    asked = human_request(tool=deploy(text="x" * 3_000, password="two words"), fields=text_fields(2), decisions=EDIT)
+    (page,) = [view(form_view(asked, page, {}, may_decide=False)) for page in (1,)]
+    assert ("submit" in page, actions(page), names(page)) == (False, [], [])
+    assert "x" * 1_000 in words(page)
+    assert "two words" not in words(page)
+    assert "⟨hidden: 9 characters, read in the form⟩" in words(page)
+    assert "two words" in words(view(form_view(asked, 1, {})))
+    assert view(form_view(asked, 1, {}))["submit"]["text"] == "Next"
+    assert names(view(form_view(asked, 2, {}))) == ["field:f0", "field:f1"], "the fields come last"
+
+
+@pytest.mark.req("HITL-10")
+def test_an_approval_counts_only_after_all_pages_in_order_and_for_what_was_shown() -> None:
+    asked = human_request(tool=deploy(text="x" * 130_000), decisions=EDIT, policy=DecisionPolicy(users=("U1",)))
+    last = len(reading_pages(asked))
+    assert last == 3
+    assert not has_read(asked, {})
+    assert not has_read(asked, with_page_read(asked, {}, last)), "the last page alone"
+    drafts: dict[str, Any] = {"f": 1}
+    for page in (1, 2, 1, 3):
+        drafts = json.loads(json.dumps(with_page_read(asked, drafts, page)))
+    assert (drafts["f"], has_read(asked, drafts)) == (1, True)
+    edited = replace(asked, answers=(answer("U9", _D.EDIT, arguments={"text": "y" * 130_000}),))
+    assert not has_read(edited, drafts), "somebody else has changed what is approved"
+    assert "yyy" in words(view(form_view(edited, 1, {})))
+    assert has_read(human_request(tool=deploy()), {}), "it stands on the card"
 
 
 def test_a_message_shows_people_and_pings_nobody() -> None:
@@ -252,7 +313,7 @@ def test_slack_takes_every_form(request_: HumanRequest, decision: HumanDecision,
     problems = {field.name: text for field in fields}
     view(form_view(request_, page, entered(fields, text), problems, decision=decision))
     view(form_view(request_, page, {}, decision=decision))
-    view(arguments_view(request_))
+    view(form_view(request_, page, {}, decision=decision, may_decide=not reading_pages(request_)))
 
 
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -260,7 +321,7 @@ def test_slack_takes_every_form(request_: HumanRequest, decision: HumanDecision,
 @given(any_request(fields=many_fields()), st.text(max_size=1).map(lambda part: part * 2_000))
 def test_slack_takes_the_longest_forms(request_: HumanRequest, text: str) -> None:
     found = pages(form_fields(request_, form_decision(request_)))
-    assert sum(map(len, found)) == len(request_.fields)
+    assert sum(map(len, found)) == len(form_fields(request_, form_decision(request_)))
     assert max(map(len, found)) <= MAX_FIELDS_PER_PAGE
-    for page in range(1, len(found) + 1):
+    for page in range(1, len(form_pages(request_, form_decision(request_))) + 1):
         view(form_view(request_, page, entered(request_.fields, text), {"f1": NAUGHTY}))

@@ -24,7 +24,6 @@ import orjson
 
 from swarm.agents.builtin.recording import recorded
 from swarm.agents.builtin.run import BuiltinRun
-from swarm.agents.toolbox.approval_rules import label_of
 from swarm.agents.toolbox.arguments import checked, mended
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, answered, failed, not_for_strangers
 from swarm.domain.answers.events import Asked, Decided
@@ -106,11 +105,10 @@ def ask(run: BuiltinRun, tool: Tool, arguments: Mapping[str, Any], call_id: str)
 
 def question_of(call: SessionMessage, tool: Tool | None = None) -> Asked:
     """Returns the question about a waiting call."""
-    label = label_of(tool, call.arguments) if tool else call.tool
     arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
     return Asked(
         id=call.call_id,
-        prompt=f"I would like to use {label}, which needs your approval.",
+        prompt=f"May I use {call.tool}?",
         reason=TOOL_CALL_REASON,
         tool=ToolRequest(name=call.tool, arguments=call.arguments, schema=tool.parameters if tool else {}),
         decisions=DECISIONS,

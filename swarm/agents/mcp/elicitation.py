@@ -41,7 +41,6 @@ from swarm.agents.toolbox.people import (
 )
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.requests import (
-    MAX_PROMPT_CHARACTERS,
     MAX_TITLE_CHARACTERS,
     HumanDecision,
     HumanRequest,
@@ -251,7 +250,7 @@ def _request(server: McpServer, tool: str, params: types.ElicitRequestFormParams
     return NewRequest(
         key="",
         title=f"{server.name} asks"[:MAX_TITLE_CHARACTERS],
-        prompt=storable(message)[:MAX_PROMPT_CHARACTERS],
+        prompt=storable(message),
         fields=fields,
         decisions=(positive, HumanDecision.REJECT),
         expires_seconds=seconds,

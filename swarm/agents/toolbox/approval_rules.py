@@ -45,11 +45,6 @@ NEVER: Final = ApprovalRules(patterns=())
 """No call needs approval."""
 
 
-def label_of(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """Returns a call's tool with its action, if it has one: "git push"."""
-    return _names(tool, arguments)[-1]
-
-
 def _matches(patterns: Iterable[str], names: Sequence[str]) -> bool:
     return any(fnmatchcase(tool_key(name), tool_key(pattern)) for pattern in patterns for name in names)
 

@@ -14,7 +14,7 @@ from swarm.domain.answers.questions import decision_on, request_of
 from swarm.domain.edited_arguments import argument_problem
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, NewRequest, ToolRequest
-from swarm.domain.schema_forms import json_text
+from swarm.domain.shown_requests import operator_text
 from swarm.domain.text.characters import for_terminal
 
 _D = HumanDecision
@@ -65,7 +65,7 @@ class Questions:
 
     async def _approval(self, request: NewRequest) -> Decided:
         if request.tool:
-            self._say(in_full(request.tool), "cyan")
+            self._say(operator_text(request.tool), "cyan")
         choices = {words[1]: decision for decision, words in _KEYS.items() if decision in request.decisions}
         prompt = ", ".join(words for decision, words in _KEYS.items() if decision in request.decisions)
         while (decision := choices.get((await self._line.ask(f"{prompt}: ")).strip().lower()[:1])) is None:
@@ -112,11 +112,6 @@ class Questions:
 
     def _say(self, text: str, style: str = "") -> None:
         self._console.print(Text(for_terminal(text), style))
-
-
-def in_full(tool: ToolRequest) -> str:
-    """Returns a tool call as its name and its arguments."""
-    return f"{tool.name} {json_text(dict(tool.arguments))}"
 
 
 def _label(field: FormField) -> str:

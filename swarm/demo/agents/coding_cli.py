@@ -8,7 +8,6 @@ works, looks for a mistake by trying small changes in a copy, asks before it edi
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import re
 import subprocess
@@ -134,7 +133,8 @@ class Turn:
             title=f"Edit {path}",
             kind="edit",
             status="pending",
-            raw_input={"path": path, "diff": changed_lines(old, new)},
+            raw_input={"path": path},
+            content=[helpers.tool_diff_content(path, new, old)],
         )
         answer = await self._client.request_permission(self._session.id, edit, _OPTIONS)
         is_allowed = isinstance(answer.outcome, AllowedOutcome) and answer.outcome.option_id == "once"
@@ -180,12 +180,6 @@ class Turn:
             return
         passes, printed = await self.tests()
         await self.say(f"I have added `{name}`. {_verdict(passes, printed)}")
-
-
-def changed_lines(old: str, new: str) -> list[str]:
-    """Returns the lines of a diff that begin with a sign."""
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0)
-    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def failure(printed: str) -> str:

@@ -116,6 +116,7 @@ class Asked:
     tool: ToolRequest | None = None  # the tool call that waits for approval, if any
     decisions: tuple[HumanDecision, ...] = ()  # empty: they follow from the fields and the tool
     raw: Mapping[str, object] = field(default_factory=dict)  # as sent by the agent, for the resume
+    problem: str = ""  # why people cannot be shown what they would decide, so that they are not asked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,6 @@ from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import (
     BY_REQUESTER,
     MAX_OPEN_PER_WORK,
-    MAX_PROMPT_CHARACTERS,
     MAX_TITLE_CHARACTERS,
     DecisionPolicy,
     FieldType,
@@ -51,7 +50,7 @@ def request_of(asked: Asked, key: str, policy: DecisionPolicy = BY_REQUESTER) ->
     return NewRequest(
         key=key,
         title=_title(asked),
-        prompt=asked.prompt[:MAX_PROMPT_CHARACTERS],
+        prompt=asked.prompt,
         fields=form_of(asked),
         decisions=decisions,
         tool=asked.tool,
@@ -66,6 +65,8 @@ def why_unaskable(asked: Sequence[Asked]) -> str | None:
     if len(asked) > MAX_OPEN_PER_WORK:
         return f"the agent asks {len(asked)} questions at once, and at most {MAX_OPEN_PER_WORK} can be shown"
     for question in asked:
+        if question.problem:
+            return f"the agent asks something that cannot be shown to people ({question.problem})"
         try:
             check_new(request_of(question, question.id))
         except Invalid as wrong:

@@ -113,6 +113,7 @@ class Delivery:
     removes: bool = False  # removes a reaction; an update replaces the Retry button with `text`
     drops_request_id: str | None = None  # for a post: the request that its button drops
     request: HumanRequest | None = None  # for a post or an update: the request that the message shows
+    asked_in: tuple[str, str] | None = None  # the request's channel and thread, if the message is not there
 
 
 # The results of one call, as a closed set that is matched exhaustively.

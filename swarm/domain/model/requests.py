@@ -30,6 +30,9 @@ MAX_TEXT_CHARACTERS: Final = 10_000
 """The maximum length of a text that a person enters."""
 
 MAX_ARGUMENT_BYTES: Final = 256 * 1024
+MAX_DIFF_BYTES: Final = 256 * 1024
+"""The maximum size of a call's unified diffs."""
+
 MAX_NEED: Final = 20
 MAX_OPEN_PER_WORK: Final = 20
 """The maximum number of open requests of one piece of work."""
@@ -241,22 +244,36 @@ class DecisionRule:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FileDiff:
+    """What a call does to one file. The texts may be whole files, or the parts that change."""
+
+    path: str
+    old: str | None = None  # None: there is no such file yet
+    new: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRequest:
     """A tool call that waits for approval. ``schema`` is the JSON Schema of the arguments, empty if unknown."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=dict)
+    diffs: tuple[FileDiff, ...] = ()  # what the call does to files
+    locations: tuple[str, ...] = ()  # the files that it is about, as "path" or "path:line"
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the name and the arguments. A decision is valid only for this call."""
-        return tool_digest(self.name, self.arguments)
+        """SHA-256 of the name, the arguments, and the diffs and locations. A decision is valid only for this call."""
+        more = {"diffs": self.diffs, "locations": self.locations}
+        return tool_digest(self.name, self.arguments, **{name: part for name, part in more.items() if part})
 
 
-def tool_digest(name: str, arguments: Mapping[str, Any]) -> str:
-    """Returns the SHA-256 of the canonical JSON of a tool call's name and arguments, in hexadecimal."""
-    call = {"name": name, "arguments": arguments}
+def tool_digest(name: str, arguments: Mapping[str, Any], **more: object) -> str:
+    """Returns the SHA-256 of the canonical JSON of a tool call, in hexadecimal: its name, its arguments, and ``more``
+    if there is any.
+    """
+    call = {"name": name, "arguments": arguments, **more}
     try:
         text = orjson.dumps(call, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     except TypeError:  # a call that cannot be stored, so that nobody is asked about it
@@ -411,8 +428,3 @@ class HumanRequest:
     def is_late(self, now: int) -> bool:
         """Whether a decision at ``now`` comes too late."""
         return self.expires_at is not None and now >= self.expires_at
-
-
-def can_approve_on_card(request: HumanRequest) -> bool:
-    """Whether *Approve* stands on the card itself, because people see there what they decide."""
-    return True

@@ -11,7 +11,8 @@ needed, so that a sequence of them cannot encode a message:
 The selectors VS1 to VS14 and VS17 to VS256 are always removed: each is one of 240 values after an ideograph and so
 encodes a byte. Without it the ideograph is only drawn in its usual form.
 
-`for_model`, `data_for_model` and `for_terminal` prepare text for these readers.
+`for_model`, `data_for_model` and `for_terminal` prepare text for these readers. `marked` is for people who approve a
+text: nothing is removed, and what they could not see is named.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 _BREAKS: Final = "\r\v\f\x85\u2028\u2029"
@@ -52,6 +54,30 @@ _SYMBOLS: Final = frozenset({"So", "Sm", "Sk"})
 _MORE_SYMBOLS: Final = frozenset("\u203c\u2049\u2139\u3030")  # emoji of other categories: ‼ ⁉ ℹ 〰
 _KEYCAP: Final = "\u20e3"
 _KEPT_OF_RUN: Final = 2  # decisions consider only this many characters of a run
+
+MAX_BLANKS: Final = 16
+MAX_INDENTATION: Final = 40
+"""The maximum numbers of blanks in a row that `marked` leaves, inside of a line and at its beginning."""
+
+_TAB_WIDTH: Final = 4
+_UNSEEN: Final = re.compile(
+    f"(?P<one>[{_BREAKS}{_IGNORED}\\ud800-\\udfff\\xa0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u2800\\u3000"
+    "\\ue000-\\uf8ff\\U000f0000-\\U0010ffff\\u27e8])(?P=one)*"
+)
+"""What `marked` names: also blanks beyond ASCII, private characters, and the bracket that opens its own marks."""
+
+_EMPTY_LINES: Final = re.compile(r"^(?:[ \t]*\n){4,}", re.MULTILINE)
+_MANY_BLANKS: Final = re.compile(r"[ \t]{5,}")
+_CONTROLS: Final = {
+    "\0": "null",
+    "\b": "backspace",
+    "\v": "vertical tab",
+    "\f": "form feed",
+    "\r": "carriage return",
+    "\x1b": "escape",
+    "\x7f": "delete",
+    "\x85": "next line",
+}
 
 
 def strip_invisible(text: str) -> str:
@@ -149,6 +175,57 @@ def _joins_letters(character: str) -> bool:
         or "\ua840" <= character <= "\uabff"
         or "\U00010a00" <= character <= "\U00011fff"
     )
+
+
+def marked(text: str, *, is_line: bool = False) -> str:
+    """Returns a text in which everything is seen: what is invisible, or moves other text out of sight, is named.
+
+    ``⟨700 × space⟩`` stands for more than 16 blanks in a row (40 at the beginning of a line, where a tab counts as 4),
+    ``⟨9 × empty line⟩`` for more than 3 empty lines, ``⟨U+202E right-to-left override⟩`` for a character that cannot be
+    seen, for a blank that is not ASCII, and for ``⟨`` itself. ``is_line``: the text begins inside of a line.
+    """
+    if text.isascii() and text.isprintable() and "     " not in text:
+        return text
+    text = text.replace("\r\n", "\n")
+    if not text.isascii() or not text.isprintable():
+        text = _EMPTY_LINES.sub(_empty_lines, _UNSEEN.sub(_named, text))
+    return _MANY_BLANKS.sub(lambda run: _blanks(run, is_line=is_line), text)
+
+
+def _named(run: re.Match[str]) -> str:
+    one, times = run["one"], len(run.group())
+    return one if times == 1 and _is_of_emoji(run) else _name(one, times)
+
+
+@lru_cache(maxsize=1024)
+def _name(one: str, times: int) -> str:
+    name = _CONTROLS.get(one) or unicodedata.name(one, "unnamed character").lower()
+    return f"⟨{f'{times:,} × ' if times > 1 else ''}U+{ord(one):04X} {name}⟩"
+
+
+def _is_of_emoji(run: re.Match[str]) -> bool:
+    """Whether a selector or a joiner only gives an emoji its form."""
+    text, at, one = run.string, run.start(), run.group()
+    before, after = text[max(at - 1, 0) : at], text[run.end() : run.end() + 1]
+    if one in _EMOJI_STYLES:
+        return bool(before) and _takes_style(before, one, after)
+    before = text[max(at - 2, 0) : at - 1] if before in _EMOJI_STYLES else before
+    return one == "\u200d" and bool(before and after) and _is_symbol(before) and _is_symbol(after)
+
+
+def _empty_lines(run: re.Match[str]) -> str:
+    return f"⟨{run.group().count(chr(10)):,} × empty line⟩\n"
+
+
+def _blanks(run: re.Match[str], *, is_line: bool) -> str:
+    blanks, before = run.group(), run.string[max(run.start() - 2, 0) : run.start()]
+    if run.start() < 2 and not is_line:
+        before = "\n" + before
+    is_indentation = before.endswith("\n") or before in ("\n+", "\n-")  # in a diff, after the sign
+    counts = {"space": blanks.count(" "), "tab": blanks.count("\t")}
+    if counts["space"] + _TAB_WIDTH * counts["tab"] <= (MAX_INDENTATION if is_indentation else MAX_BLANKS):
+        return blanks
+    return f"⟨{', '.join(f'{count:,} × {name}' for name, count in counts.items() if count)}⟩"
 
 
 def for_model(text: str) -> str:

@@ -112,7 +112,9 @@ _NAMES: Final = (
 )
 
 _OTHERS: Final = (
-    _look(rf"(?i:{_NAMES})\\?[\"']?[ \t]{{0,3}}[=:]", r"[=>]?[ \t]{0,8}\\?[\"'`]?", r"^\s\"'`,;<>(){}\[\]|\\…", _named),
+    _look(
+        rf"(?i:{_NAMES})\\?[\"']?[ \t]{{0,3}}[=:]", r"[=>]?[ \t]{0,8}\\?[\"'`]?", r"^\s\"'`,;&<>(){}\[\]|\\…", _named
+    ),
     _look(r"(?i:(?<![A-Za-z0-9])(?:bearer|basic))[ \t]", r"[ \t]{0,8}", "A-Za-z0-9._~+/=-", _sent),
     _look(r"://[A-Za-z0-9._~%+-]{0,100}:", "", r"^\s/?#\"'@<>`\\…", _password, most=200),
 )
@@ -180,6 +182,11 @@ def switch(*, on: bool) -> None:
     _own.is_on = on
 
 
+def is_hiding() -> bool:
+    """Whether the removal of secrets is enabled."""
+    return _own.is_on
+
+
 def without_secrets(text: str) -> str:
     """Returns a complete text in which `REMOVED` replaces each secret. Idempotent."""
     if not _own.is_on:
@@ -191,6 +198,41 @@ def without_patterns(text: str, mark: str = REMOVED) -> str:
     """Returns a complete text in which ``mark`` replaces each value that looks like a secret."""
     state, shown = _PatternRemover(mark=mark).feed(text)
     return shown + state.end()[1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HiddenPart:
+    """A secret in a text. ``is_plain``: it can be nothing but a secret, so that nothing to decide on is hidden."""
+
+    begin: int
+    end: int
+    is_plain: bool
+
+
+def hidden_parts(text: str) -> list[HiddenPart]:
+    """Returns the secrets of a complete text, in order. A plain one is a token of a known form, or one of ours."""
+    if not _own.is_on:
+        return []
+    ours: list[tuple[int, int, bool]] = (
+        [(*found.span(), True) for found in _own.pattern.finditer(text)] if _own.pattern else []
+    )
+    scan = _Scan(_PatternRemover(), text, is_end=True)
+    if MAY_END_OPENING.search(text):
+        scan.run()
+    others = [
+        (begin, end, kind in _TOKENS and bool(_PLAIN.fullmatch(text, begin, end))) for begin, end, kind in scan.spans
+    ]
+    found: list[HiddenPart] = []
+    for begin, end, is_plain in sorted(ours + others):
+        if found and begin < found[-1].end:
+            last = found.pop()
+            found.append(HiddenPart(begin=last.begin, end=max(end, last.end), is_plain=last.is_plain and is_plain))
+        else:
+            found.append(HiddenPart(begin=begin, end=end, is_plain=is_plain))
+    return found
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.+=-]{1,256}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,6 +304,7 @@ class _Scan:
         self._floor = state.floor
         self._out: list[str] = []
         self._next: list[re.Match[str] | None] | None = None  # the next opening of each pattern
+        self.spans: list[tuple[int, int, _SecretPattern]] = []  # the secrets of this piece
 
     def run(self) -> tuple[_PatternRemover, str]:
         pattern, drops = self._state.pattern, self._state.drops
@@ -292,6 +335,7 @@ class _Scan:
             return None
         self._give(body.start("value"))
         self._out.append(self._state.mark)
+        self.spans.append((body.start("value"), end, pattern))
         self._given = self._floor = end
         return pattern if len(value) >= pattern.most else None
 
@@ -299,6 +343,8 @@ class _Scan:
         """Drops the rest of a long secret. Returns whether its end was reached."""
         rest = pattern.goes_on.match(self._buffer, self._given)
         self._given = self._floor = rest.end() if rest else self._given
+        if self.spans:
+            self.spans[-1] = (self.spans[-1][0], self._given, pattern)
         return self._is_end or self._given < len(self._buffer)
 
     def _opened(self) -> _SecretPattern | None:

@@ -2,8 +2,9 @@
 
 Who may act: `swarm.services.requests.deciding` decides that at the moment of the decision, from the stored record;
 nothing in a payload but the person, the request's id and the entered values counts. A form is opened before the
-acknowledgement, because its trigger is valid for three seconds, and only for who may decide; everybody may read all
-arguments. Refusals are shown only to the person.
+acknowledgement, because its trigger is valid for three seconds, and only for who may decide. Everybody may read what
+does not fit on a card; which pages somebody who may decide has been shown is stored, in order. Refusals are shown only
+to the person.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from slack_bolt.response import BoltResponse
 
 from swarm.domain.access import Me
 from swarm.domain.button_actions import ARGUMENTS_ACTION, FORM_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RateLimited, SwarmError
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import Decide, EntryPoint, FormField, HumanDecision, HumanRequest
+from swarm.domain.shown_requests import has_read, pages_read, reading_pages, with_page_read
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.slack.form_fields import block_id_of, key_of, typed_values
 from swarm.slack.incoming.fields import JsonObject
@@ -37,12 +39,11 @@ from swarm.slack.incoming.interactions import (
 from swarm.slack.outgoing.form_inputs import suggestions
 from swarm.slack.outgoing.request_forms import (
     argument_key,
-    arguments_view,
     form_decision,
     form_fields,
+    form_pages,
     form_view,
     message_view,
-    pages,
     split_values,
 )
 
@@ -129,8 +130,9 @@ class RequestDoor:
     async def _pressed(self, press: RequestPressed) -> BoltResponse:
         try:
             words = await self._press(press)
-        except Invalid as error:
-            words = await self._problem_text(press, error)
+        except Invalid as error:  # may repeat what was entered, which mentions nobody
+            await self._whisper(press, await self._problem_text(press, error), names_people=False)
+            words = None
         except SwarmError as error:
             words = error.message
         except Exception:  # noqa: BLE001  the person should see any failure
@@ -154,23 +156,35 @@ class RequestDoor:
             request, _ = await self._decisions.show(press.request_id, press.person, place)
             values = typed_values(press.values, request.fields)
         wish = replace(_wish(press, press.decision), values=values, for_everybody=press.for_everybody)
-        await self._decisions.decide(wish, place)
+        try:
+            await self._decisions.decide(wish, place)
+        except NotRead:  # the card was shown before there was anything to read
+            return await self._open(press)
         return None
 
     async def _open(self, press: RequestPressed) -> str | None:
         place = (press.channel, press.message_ts)
         request, _ = await self._decisions.show(press.request_id, press.person, place)
-        view = arguments_view(request) if press.action == ARGUMENTS_ACTION else await self._form(press, request, place)
+        view = await self._form(press, request, place)
         return None if await self._gateway.open_view(press.trigger_id, view) else NOT_OPENED_TEXT
 
     async def _form(self, press: RequestPressed, request: HumanRequest, place: Place) -> JsonObject:
-        """Returns the form for who may fill it in."""
-        decision = press.decision or form_decision(request)
-        request, drafts = await self._decisions.fill_in(_wish(press, decision), place)
-        if not form_fields(request, decision):
+        """Returns the form for who may decide; for everybody else, what there is to read."""
+        decision, is_read = press.decision or form_decision(request), bool(reading_pages(request))
+        try:
+            request, drafts = await self._decisions.fill_in(_wish(press, decision), place)
+        except SwarmError:
+            if not is_read:
+                raise
+            return form_view(request, 1, {}, decision=decision, may_decide=False)
+        if not is_read and not form_fields(request, decision):
             is_edit = decision is HumanDecision.EDIT
             return message_view(REFUSED_TITLE, UNCHANGEABLE_TEXT if is_edit else FILLED_IN_TEXT)
-        return form_view(request, 1, drafts | typed_values(press.values, request.fields), decision=decision)
+        values = drafts | typed_values(press.values, request.fields)
+        if is_read:
+            values = with_page_read(request, values, 1)
+            await self._decisions.keep(request.id, press.person, values)
+        return form_view(request, 1, values, decision=decision)
 
     async def _problem_text(self, press: RequestPressed, error: Invalid) -> str:
         """Returns the problem of each field of a form in a message, by its label."""
@@ -179,10 +193,10 @@ class RequestDoor:
         lines = [f"{label}: {error.fields[name]}" for name, label in labels.items()]
         return "\n".join(lines) or error.message
 
-    async def _whisper(self, press: RequestPressed, text: str) -> None:
+    async def _whisper(self, press: RequestPressed, text: str, *, names_people: bool = True) -> None:
         with contextlib.suppress(TimeoutError):  # the acknowledgement is more important
             async with asyncio.timeout(_WHISPER_SECONDS):
-                shown = safe(text, mentioned_ids(text))
+                shown = safe(text, mentioned_ids(text) if names_people else frozenset())
                 await self._gateway.whisper(press.channel, press.person, shown, press.thread_ts)
 
     # --- Forms
@@ -201,9 +215,15 @@ class RequestDoor:
         if decision is None or not await self._is_installed_here(form):
             return await self._tampered(form, "a form that was not made here")
         request, drafts = await self._decisions.show(form.request_id, form.person)
-        found = pages(form_fields(request, decision))
+        to_read = len(reading_pages(request))
+        is_reader = to_read and not await self._may_decide(form, decision)
+        if is_reader and form.page < len(reading_pages(request, reveals=False)):
+            return _show(form_view(request, form.page + 1, {}, decision=decision, may_decide=False))
+        found = form_pages(request, decision)
         if decision not in request.decisions or form.page > len(found):
             return await self._tampered(form, f"a form for {decision}, page {form.page}")
+        if pages_read(request, drafts) < min(form.page, to_read):
+            return await self._tampered(form, f"page {form.page}, which was not shown")
         fields = found[form.page - 1]
         values = drafts | _entered(form.values, fields, drafts)
         if form.page < len(found):
@@ -211,9 +231,17 @@ class RequestDoor:
             problems = fill(fields, {field.name: values.get(field.name) for field in fields}).problems
             if problems:
                 return _errors(problems, fields)
+            values = with_page_read(request, values, form.page + 1)
             await self._decisions.keep(request.id, form.person, values)
             return _show(form_view(request, form.page + 1, values, decision=decision))
         return await self._decide(form, request, decision, values)
+
+    async def _may_decide(self, act: FormSubmitted | FormBack, decision: HumanDecision) -> bool:
+        try:
+            await self._decisions.fill_in(_wish(act, decision))
+        except (Conflict, Forbidden, Invalid):
+            return False
+        return True
 
     async def _decide(
         self, form: FormSubmitted, request: HumanRequest, decision: HumanDecision, values: dict[str, Any]
@@ -233,13 +261,11 @@ class RequestDoor:
         try:
             request, drafts = await self._decisions.show(back.request_id, back.person)
             decision = back.decision or form_decision(request)
-            await self._decisions.fill_in(_wish(back, decision))
-            found = pages(form_fields(request, decision))
-            values = drafts
-            if back.page <= len(found):
-                values = drafts | _entered(back.values, found[back.page - 1], drafts)
-            await self._decisions.keep(request.id, back.person, values)
-            view = form_view(request, back.page - 1, values, decision=decision)
+            to_read = len(reading_pages(request))
+            if to_read and not await self._may_decide(back, decision):
+                view = form_view(request, back.page - 1, {}, decision=decision, may_decide=False)
+            else:
+                view = await self._earlier(back, request, decision, drafts)
         except SwarmError as error:
             view = message_view(REFUSED_TITLE, error.message)
         except Exception:  # noqa: BLE001  Slack shows the person that it failed
@@ -247,6 +273,18 @@ class RequestDoor:
             return BoltResponse(status=500)
         await self._gateway.update_view(back.view_id, back.view_hash, view)
         return BoltResponse(status=200)
+
+    async def _earlier(
+        self, back: FormBack, request: HumanRequest, decision: HumanDecision, drafts: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Returns the page before, with what was entered; or the call's arguments as fields, for who has read it."""
+        found, values = form_pages(request, decision), drafts
+        if back.page <= len(found):
+            values = drafts | _entered(back.values, found[back.page - 1], drafts)
+        await self._decisions.keep(request.id, back.person, values)
+        if back.edits and HumanDecision.EDIT in request.decisions and has_read(request, drafts):
+            return form_view(request, len(reading_pages(request)) + 1, values, decision=HumanDecision.EDIT)
+        return form_view(request, back.page if back.edits else back.page - 1, values, decision=decision)
 
     async def _suggested(self, wanted: OptionsWanted) -> BoltResponse:
         try:
@@ -286,11 +324,11 @@ def _corrected(
 ) -> BoltResponse:
     """Returns the form with its problems: on this page if all are there, otherwise on the first page that has one."""
     problems = _by_field(request, decision, error.fields)
-    found = pages(form_fields(request, decision))
+    found = form_pages(request, decision)
     wrong = [at for at, fields in enumerate(found, start=1) if any(field.name in problems for field in fields)]
     if not wrong:
         lines = [f"{name}: {problem}" for name, problem in error.fields.items()]
-        return _show(message_view(REFUSED_TITLE, "\n".join([error.message, *lines])))
+        return _show(message_view(REFUSED_TITLE, "\n".join([error.message, *lines]), names_people=False))
     if wrong == [page]:
         return _errors(problems, found[page - 1])
     return _show(form_view(request, wrong[0], values, problems, decision=decision))

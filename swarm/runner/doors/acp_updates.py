@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from swarm.domain.model.requests import FileDiff
 from swarm.runner.port import CliEvent, LogLine, PermissionAsked, StepShown, TextAdded, ToolState, UsageReported
 
 _STATES: Final = {
@@ -105,7 +106,7 @@ class TurnUpdates:
         """Returns what is known of a tool call, with this update."""
         id = text_of(update.get("toolCallId"))
         known = self._calls.setdefault(id, {})
-        kept = ("title", "kind", "status", "rawInput", "_meta")
+        kept = ("title", "kind", "status", "rawInput", "content", "locations", "_meta")
         known.update({name: update[name] for name in kept if update.get(name) is not None})
         self._calls.move_to_end(id)
         while len(self._calls) > _MOST_CALLS:
@@ -155,11 +156,42 @@ def permission_of(id: str, params: Mapping[str, Any], updates: TurnUpdates) -> t
     asked = PermissionAsked(
         id=id,
         tool=_mcp_tool(params, given) or _tool(call),
-        title=_title(call),
-        arguments=given if isinstance(given, dict) else {} if given is None else {"input": given},
+        title=text_of(call.get("title")),
+        arguments=_arguments(call, given),
+        diffs=tuple(_diffs(call.get("content"))),
+        locations=tuple(_locations(call.get("locations"))),
         can_grant="allow_always" in options,
     )
     return asked, options
+
+
+def _arguments(call: Mapping[str, Any], given: object) -> dict[str, Any]:
+    """Returns the call's input, and what else than diffs the call contains: both are a part of what is permitted."""
+    arguments = dict(given) if isinstance(given, dict) else {} if given is None else {"input": given}
+    contained = [one for one in _objects(call.get("content")) if one.get("type") != "diff"]
+    texts = [text_of(object_of(one.get("content")).get("text")) or dict(one) for one in contained]
+    known = [*arguments.values(), call.get("title")]
+    if unknown := [one for one in texts if one not in known]:
+        arguments[next(name for name in ("content", "shown", "also_shown") if name not in arguments)] = unknown
+    return arguments
+
+
+def _diffs(content: object) -> Iterator[FileDiff]:
+    for one in _objects(content):
+        if one.get("type") == "diff":
+            old = one.get("oldText")
+            new = text_of(one.get("newText"))
+            yield FileDiff(path=text_of(one.get("path")), old=old if isinstance(old, str) else None, new=new)
+
+
+def _locations(locations: object) -> Iterator[str]:
+    for one in _objects(locations):
+        if path := text_of(one.get("path")):
+            yield path if one.get("line") is None else f"{path}:{one['line']}"
+
+
+def _objects(values: object) -> Iterator[Mapping[str, Any]]:
+    return (object_of(one) for one in values if one) if isinstance(values, list) else iter(())
 
 
 def _plan(entries: object) -> Iterator[CliEvent]:

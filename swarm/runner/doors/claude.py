@@ -23,16 +23,15 @@ from swarm.runner.doors.claude_messages import (
     answers_of,
     ended_of,
     object_of,
+    permission_of,
     question_of,
     text_of,
-    title_of,
     usage_of,
 )
 from swarm.runner.doors.lines import LineProcess
 from swarm.runner.port import (
     CliEvent,
     CliSession,
-    PermissionAsked,
     QuestionAsked,
     SessionMissing,
     SessionWanted,
@@ -220,7 +219,7 @@ class _ClaudeSession:
             self.id = session_id
 
     async def _asked(self, id: str, request: Mapping[str, Any]) -> None:
-        event = _event_of(id, request)
+        event = _event_of(id, request, self._wanted.cwd)
         if event is None:
             error = {"subtype": "error", "request_id": id, "error": "This is not offered."}
             await self._process.send({"type": "control_response", "response": error})
@@ -251,7 +250,7 @@ class _ClaudeSession:
             self._complaint = " ".join(str(error) for error in message.get("errors") or ())[:300]
 
 
-def _event_of(id: str, request: Mapping[str, Any]) -> CliEvent | None:
+def _event_of(id: str, request: Mapping[str, Any], cwd: Path) -> CliEvent | None:
     """Returns what is to be asked, or None for a control request that nobody answers."""
     tool, given = text_of(request.get("tool_name")), object_of(request.get("input"))
     match request.get("subtype"):
@@ -259,7 +258,7 @@ def _event_of(id: str, request: Mapping[str, Any]) -> CliEvent | None:
             return question_of(id, given)
         case "can_use_tool":
             can_grant = bool(request.get("permission_suggestions"))
-            return PermissionAsked(id=id, tool=tool, title=title_of(tool, given), arguments=given, can_grant=can_grant)
+            return permission_of(id, tool, given, cwd, can_grant=can_grant)
         case "elicitation" if request.get("mode", "form") == "form":
             schema = object_of(request.get("requested_schema"))
             return QuestionAsked(id=id, message=text_of(request.get("message")), schema=schema)

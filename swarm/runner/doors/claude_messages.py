@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from swarm.domain.model.requests import FileDiff
 from swarm.runner.port import (
     CliEvent,
     LogLine,
+    PermissionAsked,
     QuestionAsked,
     StepShown,
     TextAdded,
@@ -20,6 +24,10 @@ from swarm.runner.port import (
 QUESTION_TOOL: Final = "AskUserQuestion"
 _TITLE_CHARACTERS: Final = 500
 _TELLING: Final = ("description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "skill")
+_TEXTS: Final = {"Write": ("content",), "Edit": ("old_string", "new_string")}
+"""The texts of a call that its diffs show."""
+
+_MAX_FILE_BYTES: Final = 1024 * 1024
 _MOST_STEPS: Final = 500
 _MOST_STREAMED: Final = 50
 _INPUT_TOKENS: Final = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
@@ -122,6 +130,38 @@ def title_of(tool: str, given: Mapping[str, Any]) -> str:
     """Returns what a tool call does, in one line."""
     telling = next((text for name in _TELLING if (text := text_of(given.get(name)).strip())), "")
     return " ".join(f"{tool}: {telling}".split())[:_TITLE_CHARACTERS] if telling else tool
+
+
+def permission_of(id: str, tool: str, given: Mapping[str, Any], cwd: Path, *, can_grant: bool) -> PermissionAsked:
+    """Returns a request for a permission, with what the call does to a file as diffs in place of its texts."""
+    diffs = tuple(_diffs(tool, given, cwd))
+    left_out = _TEXTS.get(tool, ()) if diffs else ()
+    arguments = {name: value for name, value in given.items() if name not in left_out}
+    return PermissionAsked(id=id, tool=tool, title="", arguments=arguments, diffs=diffs, can_grant=can_grant)
+
+
+def _diffs(tool: str, given: Mapping[str, Any], cwd: Path) -> Iterator[FileDiff]:
+    path, edits = text_of(given.get("file_path")), given.get("edits")
+    if tool == "Write" and isinstance(given.get("content"), str):
+        yield from _written(cwd, path, given["content"])
+        return
+    found = edits if tool == "MultiEdit" and isinstance(edits, list) else [given] if tool == "Edit" else []
+    if all(isinstance(object_of(one).get(name), str) for one in found for name in ("old_string", "new_string")):
+        yield from (FileDiff(path=path, old=one["old_string"], new=one["new_string"]) for one in found)
+
+
+def _written(cwd: Path, path: str, content: str) -> Iterator[FileDiff]:
+    """Yields what a file's new content changes, for a new file, and for a text file in the run's folder. What other
+    files contain is not shown to people.
+    """
+    file = cwd / path
+    try:
+        if not os.path.lexists(file):
+            yield FileDiff(path=path, new=content)
+        elif file.resolve(strict=True).is_relative_to(cwd.resolve()) and file.stat().st_size <= _MAX_FILE_BYTES:
+            yield FileDiff(path=path, old=file.read_text(encoding="utf-8"), new=content)
+    except (OSError, ValueError):
+        return
 
 
 def question_of(id: str, given: Mapping[str, Any]) -> QuestionAsked:

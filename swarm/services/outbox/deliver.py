@@ -335,7 +335,9 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
         reactions.overtaken(tx, row)
         taken = deliveries.get(tx, delivery_id)
         if taken and taken["request_id"]:  # a card shows what its request is now
-            return {**taken, "request": requests.get(tx, taken["request_id"])}
+            thread = threads.get(tx, taken["thread_id"])
+            asked_in = (thread.channel, thread.thread_ts) if thread and thread.channel != taken["channel"] else None
+            return {**taken, "request": requests.get(tx, taken["request_id"]), "asked_in": asked_in}
         return taken
     return None
 

@@ -17,13 +17,14 @@ from swarm.clock import to_iso
 from swarm.domain.access import why_press_refused
 from swarm.domain.decision_rules import GroupMembers, eligible_people, is_named, may_cover, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError, Unavailable
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RateLimited, SwarmError, Unavailable
 from swarm.domain.forms import fill
 from swarm.domain.model.grants import GRANTS, AuditKind, GrantCovers
 from swarm.domain.model.requests import (
     OPERATOR,
     Decide,
     DecisionPolicy,
+    EntryPoint,
     HumanDecision,
     HumanRequest,
     RequestAnswer,
@@ -34,6 +35,7 @@ from swarm.domain.model.threads import Author, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
+from swarm.domain.shown_requests import has_read
 from swarm.services.requests.asking import ended, lock_work, refresh_cards, strangers_among
 from swarm.services.requests.budgets import settle_budget
 from swarm.services.rules.participants import LIMITED_TEXT, Standings, limited_since
@@ -150,6 +152,8 @@ class RequestDecisions:
         if request is None:
             return NotFound(_UNKNOWN)
         refusal = self._refusal(tx, request, wish, person, members)
+        if refusal is None and not _is_read(tx, request, wish):
+            return NotRead()
         is_attempt = refusal is not None
         if refusal is None:
             checked = _checked(request, wish)
@@ -204,6 +208,13 @@ class RequestDecisions:
         rule = self._operating_policy.decision_policy(request.agent, channel or None, tool, DecisionPolicy())
         named = is_named(rule, wish.person, members)
         return may_cover(wish.person, request.requesters, everybody=wish.for_everybody, is_named=named)
+
+
+def _is_read(tx: Transaction, request: HumanRequest, wish: Decide) -> bool:
+    """Whether a person in Slack was shown everything before an approval. The other doors show a request whole."""
+    if wish.decision is HumanDecision.REJECT or wish.door is not EntryPoint.SLACK:
+        return True
+    return has_read(request, requests.draft(tx, request.id, wish.person))
 
 
 def _shown(tx: Transaction, request_id: str, person: str, place: Place | None) -> tuple[HumanRequest, dict[str, Any]]:

@@ -19,10 +19,10 @@ from swarm.domain.model.requests import (
     FormField,
     HumanDecision,
     HumanRequest,
-    can_approve_on_card,
 )
 from swarm.domain.model.threads import SlackMessage, Standing, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.shown_requests import fits_card
 from swarm.domain.text.slack_text import safe, without_leading_mention
 from swarm.services.requests.asking import lock_work
 from swarm.services.requests.deciding import decide_in_words
@@ -101,7 +101,7 @@ def _label_on(mine: list[HumanRequest], message: SlackMessage) -> Decide | None:
     approves = HumanDecision.ANSWER if _has_values(request) else HumanDecision.APPROVE
     approves = HumanDecision.APPROVE if HumanDecision.APPROVE in request.decisions else approves
     decision = approves if decision is HumanDecision.APPROVE else decision
-    if not {approves, decision} <= set(request.decisions) or not can_approve_on_card(request):
+    if not {approves, decision} <= set(request.decisions) or not fits_card(request):
         return None
     return Decide(request_id=request.id, decision=decision, door=EntryPoint.SLACK, person=message.author.id)
 

@@ -16,7 +16,7 @@ import orjson
 
 from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.domain.model.requests import FormField, HumanDecision
-from swarm.slack.form_fields import BACK_ACTION, VALUE_ACTION, field_key, typed_values
+from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION, VALUE_ACTION, field_key, typed_values
 from swarm.slack.incoming.fields import EMPTY, JsonObject, id_at, is_object, object_at, objects_at, text_at, ts_at
 
 _DECISIONS: Final = {decision.value: decision for decision in HumanDecision}
@@ -65,10 +65,11 @@ class FormClosed(_InForm):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FormBack(_InForm):
-    """A press of Back in a form."""
+    """A press of Back in a form, or of Change arguments (``edits``)."""
 
     view_id: str
     view_hash: str
+    edits: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,13 +147,14 @@ def form_closed(body: object) -> FormClosed | None:
 
 
 def form_back(body: object) -> FormBack | None:
-    """Returns a press of Back in one of our forms."""
+    """Returns a press of Back, or of Change arguments, in one of our forms."""
     action, found = _action(body), _in_form(body, "block_actions")
-    if not is_object(body) or action is None or not found or text_at(action, "action_id") != BACK_ACTION:
+    action_id = text_at(action, "action_id") if action else ""
+    if not is_object(body) or not found or action_id not in (BACK_ACTION, EDIT_ACTION):
         return None
     view = object_at(body, "view")
-    view_id = id_at(view, "id")
-    return FormBack(**found, view_id=view_id, view_hash=text_at(view, "hash")) if view_id else None
+    view_id, edits = id_at(view, "id"), action_id == EDIT_ACTION
+    return FormBack(**found, view_id=view_id, view_hash=text_at(view, "hash"), edits=edits) if view_id else None
 
 
 def options_wanted(body: object) -> OptionsWanted | None:

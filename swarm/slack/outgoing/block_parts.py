@@ -6,15 +6,15 @@ https://docs.slack.dev/reference/block-kit/composition-objects/text-object
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from swarm.clock import SECOND
 from swarm.domain.model.requests import OPERATOR
+from swarm.domain.shown_requests import Reader
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.secrets import REMOVED, without_secrets
+from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import inert
 
 Block = dict[str, Any]
@@ -22,7 +22,6 @@ Block = dict[str, Any]
 MAX_SECTION_CHARACTERS: Final = 3_000
 
 _FORMATTING: Final = re.compile(r"[*_~`]")
-_NEEDED: Final = frozenset("\u200c\u200d\ufe0e\ufe0f")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{1,30}")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{1,30}")
 
@@ -35,13 +34,6 @@ def cut(text: str, limit: int) -> str:
 def visible(text: str) -> str:
     """Returns a text without invisible characters and secrets."""
     return without_secrets(strip_invisible(text))
-
-
-def revealed(text: str) -> str:
-    """Returns a text with JSON's escapes in place of invisible characters, other than those of scripts and emoji."""
-    if strip_invisible(text) == text:
-        return text
-    return "".join(one if one in _NEEDED or strip_invisible(one) else json.dumps(one)[1:-1] for one in text)
 
 
 def plain(text: str, limit: int) -> Block:
@@ -80,10 +72,8 @@ def date(at_us: int) -> str:
 
 
 def redacted(name: str, text: str) -> str:
-    """Returns a named value without secrets; the name tells whether it is one."""
-    opening = f"{name}: "
-    shown = visible(opening + text)
-    return shown.removeprefix(opening) if shown.startswith(opening) else REMOVED
+    """Returns a named value without secrets, with what cannot be seen named; the name tells whether it is a secret."""
+    return Reader().text(text, name, is_line=True)
 
 
 def section(text: str) -> Block:
@@ -118,6 +108,11 @@ def line(*runs: tuple[str, str]) -> Block:
     """Returns a paragraph of ``rich_text`` from texts and their styles: "bold", "italic", "code", or none."""
     elements = [{"type": "text", "text": text} | ({"style": {style: True}} if style else {}) for text, style in runs]
     return {"type": "rich_text_section", "elements": elements}
+
+
+def quote(text: str) -> Block:
+    """Returns quoted ``rich_text``."""
+    return {"type": "rich_text_quote", "elements": [{"type": "text", "text": text or " "}]}
 
 
 def preformatted(text: str) -> Block:

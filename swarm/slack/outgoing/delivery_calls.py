@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from swarm.domain.access import Me
 from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
 from swarm.slack.outgoing import sessions
 from swarm.slack.outgoing.answer_blocks import (
@@ -50,10 +51,11 @@ def was_done_before(delivery: Delivery, failure: Failure) -> bool:
     return failure == DeliveryRefused(error=_DONE_ALREADY.get(method_of(delivery), ""))
 
 
-def content(delivery: Delivery) -> dict[str, object]:
+def content(delivery: Delivery, me: Me | None = None) -> dict[str, object]:
     """Returns the text as a Markdown block, or the card of a request, with plain text for notifications."""
     if delivery.request:
-        return {"text": request_text(delivery.request), "blocks": request_blocks(delivery.request)}
+        where = asked_in_text(me, *delivery.asked_in) if delivery.asked_in else ""
+        return {"text": request_text(delivery.request), "blocks": request_blocks(delivery.request, where)}
     blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
     if delivery.stops_task_id:
         blocks.append(stop_task_block(delivery.stops_task_id))
@@ -67,10 +69,16 @@ def content(delivery: Delivery) -> dict[str, object]:
     return {"text": cut_text(delivery.text, MAX_UPDATE_CHARACTERS) if is_update else delivery.text, "blocks": blocks}
 
 
-def post_arguments(delivery: Delivery) -> dict[str, object]:
+def asked_in_text(me: Me | None, channel: str, thread_ts: str) -> str:
+    """Returns where a request was asked, with a link, as mrkdwn."""
+    where = "In a direct message" if channel.startswith("D") else f"In <#{channel}>"
+    return f"{where} · <{me.link(channel, thread_ts)}|open the thread>" if me and me.url else where
+
+
+def post_arguments(delivery: Delivery, me: Me | None = None) -> dict[str, object]:
     """Returns the arguments of a post, with Swarm's key in its metadata."""
     arguments: dict[str, object] = {
-        **content(delivery),
+        **content(delivery, me),
         "metadata": own_metadata(delivery.id, delivery.agent_name or ""),
         "unfurl_links": False,
         "unfurl_media": False,

@@ -162,7 +162,7 @@ class Gateway:
             case DeliveryKind.UPDATE if delivery.removes:
                 return await self._without_retry(delivery)
             case DeliveryKind.UPDATE:
-                return await self._change(delivery, {"ts": delivery.target_ts, **content(delivery)})
+                return await self._change(delivery, {"ts": delivery.target_ts, **content(delivery, self._me)})
             case DeliveryKind.DELETE:
                 return await self._change(delivery, {"ts": delivery.target_ts})
             case DeliveryKind.REACTION:
@@ -307,7 +307,7 @@ class Gateway:
         return await change_view(self._api, "views.update", {"view_id": view_id, "hash": view_hash, "view": view})
 
     async def _post(self, delivery: Delivery) -> Answer:
-        answer = await self._write(delivery, post_arguments(delivery))
+        answer = await self._write(delivery, post_arguments(delivery, self._me))
         if isinstance(answer, Failure):
             return answer
         ts = ts_at(answer, "ts")

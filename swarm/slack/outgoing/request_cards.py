@@ -1,8 +1,9 @@
 """The message that shows a request to people: what is asked, who may decide, and how it ended.
 
-The card is drawn from the request alone, so that every copy can be brought up to date at any time. Texts of agents and
-people are shown as they are: they cannot ping anybody, and their secrets are removed. The values of the buttons are the
-request's id and nothing else.
+The card is drawn from the request alone, so that every copy can be brought up to date at any time. First stands the
+call with a title of ours, below it what the agent says, as a quote. *Approve* stands on a card only if the card shows
+everything (`swarm.domain.shown_requests`); otherwise people read and decide in the form. The values of the buttons are
+the request's id and nothing else.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Final
 
 import orjson
 
-from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
+from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.domain.model.grants import GRANTS, GrantScope
-from swarm.domain.model.requests import DecisionPolicy, HumanDecision, HumanRequest, RequestAnswer, ToolRequest
+from swarm.domain.model.requests import DecisionPolicy, HumanDecision, HumanRequest, RequestAnswer
 from swarm.domain.request_texts import card_text
-from swarm.domain.schema_forms import json_text
+from swarm.domain.shown_requests import PartKind, asked_text, call_text, fits_card, title_runs
 from swarm.domain.text.slack_text import safe
-from swarm.slack.outgoing.answer_blocks import cut_text, text_block
+from swarm.slack.outgoing.answer_blocks import cut_text
 from swarm.slack.outgoing.block_parts import (
     Block,
     actions,
@@ -32,22 +33,19 @@ from swarm.slack.outgoing.block_parts import (
     person,
     plain,
     preformatted,
-    revealed,
+    quote,
     rich,
     visible,
     word,
 )
 from swarm.slack.outgoing.form_inputs import input_block, is_external
-from swarm.slack.outgoing.request_outcomes import outcome_blocks, value_blocks
+from swarm.slack.outgoing.request_outcomes import outcome_blocks
 
 MAX_INLINE_FIELDS: Final = 5
 MAX_MESSAGE_CHARACTERS: Final = 10_000
 """The maximum size of a message with inputs. Slack was seen to refuse messages of about 13,000 characters."""
 
-MAX_SHOWN_PROMPT: Final = 6_000
-MAX_SHOWN_ARGUMENTS: Final = 600
 _MAX_TEXT: Final = 1_000
-_MAX_REDACTED: Final = 20_000  # only the beginning of very long arguments is searched for secrets, for the card
 _DAY_SECONDS: Final = 24 * 3600
 
 _D = HumanDecision
@@ -70,18 +68,41 @@ def request_text(request: HumanRequest) -> str:
     return cut_text("\n".join(filter(None, [card_text(request), prompt])), _MAX_TEXT)
 
 
-def request_blocks(request: HumanRequest) -> list[Block]:
-    """Returns the card of a request, with buttons and inputs only while it is open."""
-    asked = [rich(line((visible(request.title) or "…", "bold"))), *text_block(_prompt(request))]
-    asked += tool_blocks(request.tool) if request.tool else []
+def request_blocks(request: HumanRequest, asked_in: str = "") -> list[Block]:
+    """Returns the card of a request, with buttons and inputs only while it is open.
+
+    ``asked_in`` says on a card outside of the request's thread, as mrkdwn, where it was asked.
+    """
+    fits = fits_card(request)
+    asked = [title_block(request), *([context(asked_in)] if asked_in else [])]
+    for kind, text in ((PartKind.CALL, call_text(request).on_card), (PartKind.ASKED, asked_text(request).on_card)):
+        asked += part_blocks(request, kind, text, begins=True)
     if not request.is_open:
-        return [*asked, *outcome_blocks(request)]
+        read = [] if fits else [actions(button(FORM_ACTION, "Read", request.id))]
+        return [*asked, *outcome_blocks(request), *read]
+    inline = needs_form(request) and is_inline(request)
+    inputs = [input_block(field, {}) for field in request.fields] if inline else []
     remark = [context(safe(request.reason))] if request.reason else []
-    below = [*remark, *_buttons(request), context(_who_asks(request), " · ".join(_who_decides(request)))]
-    if needs_form(request) and not is_inline(request):
-        return [*asked, *below]
-    inputs = [input_block(field, {}) for field in request.fields] if needs_form(request) else value_blocks(request)
-    return [*asked, *inputs, *below]
+    below = context(_who_asks(request), " · ".join(_who_decides(request)))
+    return [*asked, *inputs, *remark, *_buttons(request, has_form=needs_form(request) and not inline, fits=fits), below]
+
+
+def title_block(request: HumanRequest) -> Block:
+    """Returns the title of a request."""
+    runs = zip(title_runs(request), ("bold", "code"), strict=True)
+    return rich(line(*((text, style) for text, style in runs if text)))
+
+
+def part_blocks(request: HumanRequest, kind: PartKind, text: str, *, begins: bool) -> list[Block]:
+    """Returns a part of what is read: a call as it is, the asker's words as a quote. ``begins``: its kind's first."""
+    if not text.strip():
+        return []
+    if kind is PartKind.CALL:
+        return [rich(preformatted(text))]
+    if request.budget is not None:  # the coordinator asks
+        return [rich(line((text, "")))]
+    says = [context(f"*{word(request.agent) or 'The agent'}* says")] if begins and request.tool else []
+    return [*says, rich(quote(text))]
 
 
 def needs_form(request: HumanRequest) -> bool:
@@ -94,43 +115,19 @@ def is_inline(request: HumanRequest) -> bool:
     if len(request.fields) > MAX_INLINE_FIELDS or any(map(is_external, request.fields)):
         return False
     inputs = orjson.dumps([input_block(field, {}) for field in request.fields]).decode()
-    shown = MAX_SHOWN_ARGUMENTS if request.tool else 0
-    return len(inputs) + len(_prompt(request)) + shown <= MAX_MESSAGE_CHARACTERS
+    shown = call_text(request).text + asked_text(request).text
+    return fits_card(request) and len(inputs) + len(shown) <= MAX_MESSAGE_CHARACTERS
 
 
-def tool_blocks(tool: ToolRequest) -> list[Block]:
-    """Returns a tool call: its name, and the beginning of its arguments without secrets."""
-    return [rich(line(("Tool: ", ""), (visible(tool.name) or "…", "code")), preformatted(_shown_arguments(tool)))]
-
-
-def arguments_text(tool: ToolRequest, limit: int | None = None) -> str:
-    """Returns the arguments of a call as readable JSON without secrets, up to ``limit`` characters of it.
-
-    Invisible characters are shown as escapes, because they are a part of what is approved.
-    """
-    return visible(revealed(json_text(dict(tool.arguments))[:limit]))
-
-
-def _shown_arguments(tool: ToolRequest) -> str:
-    return cut(arguments_text(tool, _MAX_REDACTED), MAX_SHOWN_ARGUMENTS)
-
-
-def _prompt(request: HumanRequest) -> str:
-    """Returns the prompt as Markdown that is safe for Slack."""
-    return cut_text(safe(request.question), MAX_SHOWN_PROMPT)
-
-
-def _buttons(request: HumanRequest) -> list[Block]:
+def _buttons(request: HumanRequest, *, has_form: bool, fits: bool) -> list[Block]:
     shown = [decision for decision in _ORDER if decision in request.decisions]
-    has_form = needs_form(request) and not is_inline(request)
-    if has_form:
-        shown = [decision for decision in shown if decision not in _FILLED_IN]
-    row = [button(FORM_ACTION, "Open the form", request.id, style="primary")] if has_form else []
+    row, grants = [], _grants(request)
+    if has_form or not fits:
+        shown = [decision for decision in shown if decision is _D.REJECT or (fits and decision not in _FILLED_IN)]
+        grants = []
+        row = [button(FORM_ACTION, "Open the form" if fits else "Read and decide", request.id, style="primary")]
     row += [_decision(request, decision) for decision in shown]
-    more = [] if has_form else _grants(request)
-    if _is_cut(request):
-        more.append(button(ARGUMENTS_ACTION, "Show all", request.id))
-    return [actions(*elements) for elements in (row, more) if elements]
+    return [actions(*elements) for elements in (row, grants) if elements]
 
 
 def _grants(request: HumanRequest) -> list[Block]:
@@ -147,11 +144,6 @@ def _grants(request: HumanRequest) -> list[Block]:
         confirm = _confirm(request, _D.APPROVE_ALWAYS, for_everybody=True)
         row.append(button(action_id, _FOR_EVERYBODY, request.id, confirm=confirm))
     return row
-
-
-def _is_cut(request: HumanRequest) -> bool:
-    is_long = request.tool is not None and len(arguments_text(request.tool, _MAX_REDACTED)) > MAX_SHOWN_ARGUMENTS
-    return is_long or len(safe(request.question)) > MAX_SHOWN_PROMPT
 
 
 def _decision(request: HumanRequest, decision: HumanDecision) -> Block:

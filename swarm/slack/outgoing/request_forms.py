@@ -1,6 +1,7 @@
-"""Modals for requests: long forms of several pages, changed arguments of a tool call, and everything that is asked.
+"""Modals for requests: what does not fit on a card, long forms, and changed arguments of a tool call, in pages.
 
-A modal knows its request, its page and the decision that its last button makes by ``private_metadata``.
+The pages to read come first; only the last page of a form decides. A modal knows its request, its page and the decision
+that its last button makes by ``private_metadata``, which says nothing about what somebody has read.
 https://docs.slack.dev/surfaces/modals
 """
 
@@ -15,11 +16,11 @@ import orjson
 
 from swarm.domain.button_actions import FORM_ACTION
 from swarm.domain.edited_arguments import argument_fields
-from swarm.domain.model.requests import FieldType, FormField, HumanDecision, HumanRequest
-from swarm.domain.text.cutting import split
-from swarm.domain.text.secrets import without_secrets
-from swarm.domain.text.slack_text import inert, mentioned_ids, safe
-from swarm.slack.form_fields import BACK_ACTION
+from swarm.domain.model.requests import APPROVALS, FieldType, FormField, HumanDecision, HumanRequest
+from swarm.domain.shown_requests import PartKind, Reader, asked_text, call_text, reading_pages
+from swarm.domain.text.characters import marked
+from swarm.domain.text.slack_text import mentioned_ids, safe
+from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.answer_blocks import cut_text
 from swarm.slack.outgoing.block_parts import (
     MAX_SECTION_CHARACTERS,
@@ -27,12 +28,8 @@ from swarm.slack.outgoing.block_parts import (
     actions,
     button,
     context,
-    line,
     plain,
-    preformatted,
-    rich,
     section,
-    visible,
     word,
 )
 from swarm.slack.outgoing.form_inputs import (
@@ -42,29 +39,24 @@ from swarm.slack.outgoing.form_inputs import (
     option_objects,
     shown_value,
 )
-from swarm.slack.outgoing.request_cards import arguments_text, needs_form
-from swarm.slack.outgoing.request_outcomes import value_blocks
+from swarm.slack.outgoing.request_cards import needs_form, part_blocks, title_block
 
 MAX_FIELDS_PER_PAGE: Final = 20
-MAX_VIEW_BLOCKS: Final = 100
-MAX_VIEW_BYTES: Final = 240_000
-"""The maximum size of a view. Slack accepts 250,000 bytes."""
-
-_MAX_PAGE_BYTES: Final = 190_000  # the rest is for the prompt and for the problems
+_MAX_PAGE_BYTES: Final = 190_000  # Slack accepts views of 250,000 bytes; the rest is for the prompt and the problems
 _INITIAL_BYTES: Final = 3 * MAX_INITIAL_CHARACTERS
-_MAX_PROMPT_SECTIONS: Final = 4
 _MAX_TITLE: Final = 24
 _MAX_PROBLEM: Final = 300
 _ARGUMENT: Final = "argument:"
 
 _TEXTS: Final = (FieldType.TEXT, FieldType.TEXTAREA, FieldType.URL, FieldType.EMAIL)
+_ORDER: Final = (HumanDecision.ANSWER, HumanDecision.APPROVE, HumanDecision.EDIT, *sorted(APPROVALS))
 _NO_PROBLEMS: Final[Mapping[str, str]] = {}
 _D = HumanDecision
 
 
 def form_decision(request: HumanRequest) -> HumanDecision:
     """Returns the decision of the button that sends a form."""
-    return _D.ANSWER if _D.ANSWER in request.decisions else _D.APPROVE
+    return next((decision for decision in _ORDER if decision in request.decisions), _D.APPROVE)
 
 
 def form_fields(request: HumanRequest, decision: HumanDecision) -> tuple[FormField, ...]:
@@ -115,6 +107,13 @@ def pages(fields: Sequence[FormField]) -> list[tuple[FormField, ...]]:
     return [tuple(page) for page in found]
 
 
+def form_pages(request: HumanRequest, decision: HumanDecision, *, reveals: bool = True) -> list[tuple[FormField, ...]]:
+    """Returns the fields of each page of a form. The pages to read come first and have none."""
+    read: list[tuple[FormField, ...]] = [() for _ in reading_pages(request, reveals=reveals)]
+    fields = form_fields(request, decision)
+    return [*read, *pages(fields)] if fields or not read else read
+
+
 def form_view(
     request: HumanRequest,
     page: int,
@@ -122,33 +121,47 @@ def form_view(
     problems: Mapping[str, str] = _NO_PROBLEMS,
     *,
     decision: HumanDecision | None = None,
+    may_decide: bool = True,
 ) -> Block:
-    """Returns one page of a form, counted from 1. Values and problems are given by the names of the fields."""
+    """Returns one page of a form, counted from 1. Values and problems are given by the names of the fields.
+
+    Who may not decide reads without an end that decides, and without what is hidden.
+    """
     decision = decision or form_decision(request)
-    found = pages(form_fields(request, decision))
+    texts = reading_pages(request, reveals=may_decide)
+    found = form_pages(request, decision, reveals=may_decide) if may_decide else [() for _ in texts]
     page = min(max(page, 1), len(found))
     is_last = page == len(found)
     sends = "Send" if decision is _D.ANSWER else "Approve"
     metadata = {"request": request.id, "page": page, "decision": decision.value}
-    title = f"Page {page} of {len(found)}" if len(found) > 1 else request.title
-    blocks = [*(_head(request, decision) if page == 1 else _short_head(request))]
+    blocks = [title_block(request)]
+    if page <= len(texts):
+        kinds = [kind for kind, _ in texts[page - 1]]
+        for place, (kind, text) in enumerate(texts[page - 1]):
+            blocks += part_blocks(request, kind, text, begins=kinds.index(kind) == place)
+    elif page == 1:
+        blocks += _head(request, decision)
     blocks += [block for field in found[page - 1] for block in _field_blocks(field, values, problems)]
-    if page > 1:
-        blocks.append(actions(button(BACK_ACTION, "Back", request.id)))
+    if decision is _D.EDIT and page == len(texts) + 1:
+        blocks += _unchangeable(request)
+    can_edit = may_decide and page == len(texts) and decision is _D.APPROVE and _D.EDIT in request.decisions
+    more = [button(BACK_ACTION, "Back", request.id)] if page > 1 else []
+    more += [button(EDIT_ACTION, "Change arguments", request.id)] if can_edit and form_fields(request, _D.EDIT) else []
+    submit = {"submit": plain(sends if is_last else "Next", _MAX_TITLE)} if may_decide or not is_last else {}
     return {
         "type": "modal",
         "callback_id": FORM_ACTION,
         "private_metadata": json.dumps(metadata),
-        "title": plain(title, _MAX_TITLE),
-        "submit": plain(sends if is_last else "Next", _MAX_TITLE),
-        "close": plain("Cancel", _MAX_TITLE),
-        "blocks": blocks,
+        "title": plain(f"Page {page} of {len(found)}" if len(found) > 1 else "Your decision", _MAX_TITLE),
+        **submit,
+        "close": plain("Cancel" if may_decide else "Close", _MAX_TITLE),
+        "blocks": [*blocks, *([actions(*more)] if more else [])],
     }
 
 
-def message_view(title: str, text: str) -> Block:
-    """Returns a modal with a text, such as an error. Mentions of people stay mentions."""
-    shown = cut_text(safe(text, mentioned_ids(text)), MAX_SECTION_CHARACTERS)
+def message_view(title: str, text: str, *, names_people: bool = True) -> Block:
+    """Returns a modal with a text, such as an error. ``names_people``: mentions are ours, and stay mentions."""
+    shown = cut_text(safe(text, mentioned_ids(text) if names_people else frozenset()), MAX_SECTION_CHARACTERS)
     return {
         "type": "modal",
         "title": plain(title, _MAX_TITLE),
@@ -157,48 +170,18 @@ def message_view(title: str, text: str) -> Block:
     }
 
 
-def arguments_view(request: HumanRequest) -> Block:
-    """Returns a modal with the complete prompt and all arguments, as far as a modal can show them."""
-    blocks = [*_short_head(request), *_prompt(request)]
-    if request.tool:
-        blocks.append(rich(line(("Tool: ", ""), (visible(request.tool.name) or "…", "code"))))
-        blocks += _fitting(arguments_text(request.tool), blocks)
-    return message_view("Everything", "…") | {"blocks": blocks}
-
-
-def _fitting(text: str, before: Sequence[Block]) -> Iterator[Block]:
-    """Yields a long text in parts, until the view is full."""
-    room, left = MAX_VIEW_BYTES - len(json.dumps(before)) - 1_000, MAX_VIEW_BLOCKS - len(before) - 1
-    for begin in range(0, max(len(text), 1), MAX_SECTION_CHARACTERS):
-        block = rich(preformatted(text[begin : begin + MAX_SECTION_CHARACTERS]))
-        room, left = room - len(json.dumps(block)), left - 1
-        if room < 0 or left < 0:
-            yield context(f"{len(text) - begin:,} more characters do not fit here.")
-            return
-        yield block
-
-
 def _head(request: HumanRequest, decision: HumanDecision) -> Iterator[Block]:
-    yield from (*_short_head(request), *_prompt(request))
-    if decision is not _D.EDIT or request.tool is None:
-        yield from value_blocks(request)
-        return
-    yield rich(line(("Tool: ", ""), (visible(request.tool.name) or "…", "code")))
+    """Yields what stands on the card; the fields show the arguments that can be changed."""
+    if decision is not _D.EDIT:
+        yield from part_blocks(request, PartKind.CALL, call_text(request).text, begins=True)
+    yield from part_blocks(request, PartKind.ASKED, asked_text(request).text, begins=True)
+
+
+def _unchangeable(request: HumanRequest) -> Iterator[Block]:
     kept = unchangeable(request)
     if kept:
         names = ", ".join(word(name, 50) for name in kept[:20])
         yield context(f"Too long or secret, so these arguments stay as they are: {names}")
-
-
-def _short_head(request: HumanRequest) -> list[Block]:
-    return [rich(line((visible(request.title) or "…", "bold")))]
-
-
-def _prompt(request: HumanRequest) -> list[Block]:
-    """Returns the prompt in sections. Modals do not show Markdown."""
-    text = inert(visible(request.question)).strip()
-    parts = [part for part in split(text, MAX_SECTION_CHARACTERS) if part.strip()] if text else []
-    return [section(part) for part in parts[:_MAX_PROMPT_SECTIONS]]
 
 
 def _field_blocks(field: FormField, values: Mapping[str, Any], problems: Mapping[str, str]) -> Iterator[Block]:
@@ -224,5 +207,4 @@ def _argument_inputs(request: HumanRequest) -> Iterator[FormField]:
 def _is_changeable(field: FormField) -> bool:
     """Whether an input can show a field's current value completely."""
     text = field.default if isinstance(field.default, str) else ""
-    named = f"{field.name}: {text}"
-    return len(text) <= MAX_INITIAL_CHARACTERS and without_secrets(named) == named
+    return len(text) <= MAX_INITIAL_CHARACTERS and Reader().text(text, field.name) == marked(text)

@@ -14,7 +14,7 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
-from swarm.domain.request_texts import HIDDEN
+from swarm.domain.shown_requests import HIDDEN
 from swarm.slack.outgoing.block_parts import (
     Block,
     context,
@@ -25,7 +25,6 @@ from swarm.slack.outgoing.block_parts import (
     person,
     preformatted,
     redacted,
-    revealed,
     rich,
     section,
     visible,
@@ -139,4 +138,4 @@ def _json(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _change_text(name: str, text: str) -> str:
-    return cut(redacted(name, revealed(text)), MAX_CHANGE_CHARACTERS)
+    return cut(redacted(name, text), MAX_CHANGE_CHARACTERS)

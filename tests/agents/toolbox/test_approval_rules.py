@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules, label_of
+from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules
 from tests.agents.builtin.making import Made
 
 pytestmark = pytest.mark.req("HITL-04")
@@ -52,7 +52,3 @@ def test_patterns_that_match_nothing_are_found() -> None:
     rules = ApprovalRules(patterns=("git push", "git*", "git pull", "shel"))
     assert rules.unused([GIT, Made("shell").tool]) == ["git pull", "shel"]
     assert ApprovalRules().unused([]) == []
-
-
-def test_a_call_is_named_with_its_action() -> None:
-    assert (label_of(GIT, PUSH), label_of(GIT, {}), label_of(Made("shell").tool, PUSH)) == ("git push", "git", "shell")

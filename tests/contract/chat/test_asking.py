@@ -68,7 +68,7 @@ async def test_a_call_is_shown_and_approved() -> None:
     found, typed, shown = await decided("A")
     assert found == [(_D.APPROVE, {"approved": True}, None)]
     assert typed.prompts == ["[a]pprove, [e]dit, [r]eject: "]
-    assert 'erase {\n  "path": "a"\n}' in shown
+    assert 'Tool: erase\n{\n  "path": "a"\n}' in shown
 
 
 async def test_what_is_no_decision_is_asked_again() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError, Unavailable
+from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, SwarmError, Unavailable
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryKind
 from swarm.domain.model.requests import (
     Decide,
@@ -32,7 +32,7 @@ from swarm.entrypoints.slack.request_presses import (
     RequestDoor,
 )
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
-from swarm.slack.form_fields import BACK_ACTION
+from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.ephemerals import SLOW_TEXT
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.request_cards import request_blocks
@@ -67,6 +67,14 @@ class FakeDecisions:
             raise NotFound("There is no such request.")
         return self.request, dict(self.drafts)
 
+    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
+        request, drafts = await self.show(wish.request_id, wish.person, place)
+        if not request.is_open:
+            raise Conflict("This is decided already.")
+        if self.closed:
+            raise self.closed
+        return request, drafts
+
     async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest:
         self.decided.append((wish, place))
         if self.refusal:
@@ -76,11 +84,6 @@ class FakeDecisions:
 
     async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
         self.drafts = dict(values)
-
-    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
-        if self.closed:
-            raise self.closed
-        return await self.show(wish.request_id, wish.person, place)
 
     async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
         self.attempts.append((person, request_id, outcome))
@@ -118,6 +121,15 @@ class Scene:
 
     async def decide(self, decision: str, **more: Any) -> dict[str, Any]:
         return await self.press(DECIDE_ACTION + decision, **more)
+
+    async def editing(self) -> dict[str, Any]:
+        """The arguments of a call as fields, after its only page was read."""
+        read = (await self.press(FORM_ACTION))["view"]
+        return dict((await self.workspace.act(view_id=read["id"], action_id=EDIT_ACTION, state={}))["view"])
+
+    async def raw_whispers(self) -> list[str]:
+        """The private answers as Slack stores them."""
+        return [str(call["args"]["text"]) for call in await self.workspace.calls("chat.postEphemeral")]
 
     async def submit(self, view: dict[str, Any], **state: Any) -> dict[str, Any]:
         return await self.workspace.act(view_id=view["id"], submit=True, state=state)
@@ -288,7 +300,8 @@ async def test_a_problem_on_an_earlier_page_brings_it_back(scene: Scene, decisio
     await scene.ask(**LONG)
     view = (await scene.press(FORM_ACTION))["view"]
     for _ in range(2):
-        view = (await scene.submit(view, **{view["blocks"][1]["block_id"]: "entered"}))["view"]
+        block = next(block for block in view["blocks"] if block["type"] == "input")
+        view = (await scene.submit(view, **{block["block_id"]: "entered"}))["view"]
     decisions.refusal = Invalid("Not valid.", fields={"f41": "Too short.", "f3": "Too long."})
     back = (await scene.submit(view))["view"]
     assert back["title"]["text"] == "Page 1 of 3"
@@ -368,8 +381,7 @@ async def test_a_form_of_another_installation_stores_nothing_and_is_noted(
 @pytest.mark.req("HITL-04")
 async def test_the_arguments_of_a_tool_are_changed_in_a_form(scene: Scene, decisions: FakeDecisions) -> None:
     await scene.ask(tool=deploy(to="live", count=3, text="x" * 4_000), decisions=(_D.APPROVE, _D.EDIT, _D.REJECT))
-    view = (await scene.decide("edit"))["view"]
-    await scene.submit(view, **{"field:to": "test"})
+    await scene.submit(await scene.editing(), **{"field:to": "test"})
     assert decisions.wish.decision is _D.EDIT
     assert decisions.wish.arguments == {"to": "test", "count": "3", "text": "x" * 4_000}
     assert decisions.wish.values is None
@@ -392,22 +404,86 @@ async def test_a_problem_of_an_argument_that_the_form_does_not_show_is_named(
     scene: Scene, decisions: FakeDecisions
 ) -> None:
     await scene.ask(tool=deploy(to="live", text="x" * 4_000), decisions=(_D.APPROVE, _D.EDIT))
-    view = (await scene.decide("edit"))["view"]
+    view = await scene.editing()
     decisions.refusal = Invalid("Not valid: text.", fields={"text": "Too long."})
     assert "Not valid: text.\\ntext: Too long." in text_of((await scene.submit(view))["view"])
 
 
 @pytest.mark.req("HITL-04")
 async def test_arguments_that_cannot_be_shown_cannot_be_changed(scene: Scene) -> None:
-    await scene.ask(tool=deploy(text="x" * 4_000), decisions=(_D.APPROVE, _D.EDIT))
+    await scene.ask(tool=deploy(password="hunter2"), decisions=(_D.APPROVE, _D.EDIT))
     assert UNCHANGEABLE_TEXT in text_of((await scene.decide("edit"))["view"])
+    await scene.ask(tool=deploy(text="x" * 4_000), decisions=(_D.APPROVE, _D.EDIT))
+    assert EDIT_ACTION not in text_of((await scene.press(FORM_ACTION))["view"])
 
 
 @pytest.mark.req("HITL-04")
-async def test_all_arguments_are_shown_also_after_the_end(scene: Scene, decisions: FakeDecisions) -> None:
-    await scene.ask(tool=deploy(text="x" * 4_000 + "the end"))
-    decisions.request = ended_request(RequestStatus.APPROVED, answer(), tool=deploy(text="x" * 4_000 + "the end"))
-    assert "the end" in text_of((await scene.press(ARGUMENTS_ACTION))["view"])
+async def test_a_long_call_can_be_read_also_after_the_end(scene: Scene, decisions: FakeDecisions) -> None:
+    await scene.ask(tool=deploy(text="x" * 2_800 + "the end"))
+    decisions.request = ended_request(RequestStatus.APPROVED, answer(), tool=deploy(text="x" * 2_800 + "the end"))
+    view = (await scene.press(FORM_ACTION))["view"]
+    assert "the end" in text_of(view)
+    assert view.get("submit") is None
+
+
+@pytest.mark.req("HITL-10")
+async def test_a_long_call_is_read_page_by_page_and_approved_on_the_last(
+    scene: Scene, decisions: FakeDecisions
+) -> None:
+    await scene.ask(tool=deploy(text="x" * 130_000 + "rm -rf /"))
+    view = (await scene.press(FORM_ACTION))["view"]
+    for page in (1, 2):
+        assert (view["title"]["text"], view["submit"]["text"]) == (f"Page {page} of 3", "Next")
+        assert "rm -rf" not in text_of(view)
+        view = (await scene.submit(view))["view"]
+    assert "rm -rf /" in text_of(view)
+    view = (await scene.workspace.act(view_id=view["id"], action_id=BACK_ACTION, state={}))["view"]
+    assert view["title"]["text"] == "Page 2 of 3"
+    await scene.submit((await scene.submit(view))["view"])
+    assert (decisions.wish.decision, decisions.wish.values) == (_D.APPROVE, None)
+
+
+@pytest.mark.req("HITL-10")
+async def test_a_forged_last_page_approves_nothing(scene: Scene, decisions: FakeDecisions) -> None:
+    await scene.ask(tool=deploy(text="x" * 130_000), fields=text_fields(1))
+    for page in (2, 3, 4):
+        metadata = json.dumps({"request": REQUEST_ID, "page": page, "decision": "approve"})
+        view = {"callback_id": FORM_ACTION, "private_metadata": metadata}
+        body = {"type": "view_submission", "user": {"id": ALICE}, "view": view}
+        answered = await RequestDoor(scene.gateway, decisions).handle(body)
+        assert answered is not None
+        assert TAMPERED_TEXT in answered.body
+    assert (decisions.decided, len(decisions.attempts)) == ([], 3)
+
+
+@pytest.mark.req("HITL-10")
+async def test_a_bystander_reads_all_pages_and_decides_nothing(scene: Scene, decisions: FakeDecisions) -> None:
+    await scene.ask(tool=deploy(text="x" * 70_000 + "the end", password="two words"))
+    decisions.closed = Forbidden("Only @bob can decide this.")
+    view = (await scene.press(FORM_ACTION))["view"]
+    assert view["submit"]["text"] == "Next"
+    view = (await scene.submit(view))["view"]
+    assert "the end" in text_of(view)
+    assert "two words" not in text_of(view)
+    assert view.get("submit") is None
+    assert (decisions.drafts, decisions.attempts) == ({}, [])
+
+
+@pytest.mark.req("HITL-10")
+async def test_approve_on_a_card_from_before_opens_what_is_to_be_read(scene: Scene, decisions: FakeDecisions) -> None:
+    await scene.ask()
+    decisions.request = human_request(tool=deploy(text="x" * 2_800 + "the end"))
+    decisions.refusal = NotRead()
+    view = (await scene.decide("approve"))["view"]
+    assert "the end" in text_of(view)
+
+
+@pytest.mark.req("HITL-02")
+async def test_what_a_person_entered_mentions_nobody_in_a_refusal(scene: Scene, decisions: FakeDecisions) -> None:
+    await scene.ask(fields=(FormField(name="a", label="Place"),), decisions=(_D.ANSWER,))
+    decisions.refusal = Invalid("Not valid.", fields={"a": "'<@U000BOB>' is too long"})
+    await scene.decide("answer")
+    assert "<@" not in (await scene.raw_whispers())[0]
 
 
 @pytest.mark.req("HITL-13")
@@ -460,6 +536,14 @@ async def test_the_button_for_everybody_says_so(scene: Scene, decisions: FakeDec
     assert [(wish.decision, wish.for_everybody) for wish, _ in decisions.decided] == [
         (_D.APPROVE_ALWAYS, True), (_D.APPROVE_ALWAYS, False),
     ]  # fmt: skip
+
+
+@pytest.mark.req("HITL-13")
+async def test_the_form_of_an_ended_request_is_not_opened(scene: Scene, decisions: FakeDecisions) -> None:
+    await scene.ask(**LONG)
+    decisions.request = ended_request(RequestStatus.ANSWERED, answer("U1", _D.ANSWER, values={}), **LONG)
+    assert "view" not in await scene.press(FORM_ACTION)
+    assert await scene.whispers() == ["This is decided already."]
 
 
 @HITL_05

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from swarm.domain.model.requests import FileDiff
 from swarm.runner.doors.acp import AcpDoor
 from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
 from swarm.runner.port import (
@@ -261,6 +262,29 @@ def test_a_grant_is_offered_only_if_the_agent_offers_it_and_a_failed_step_is_an_
         assert asked.can_grant is can_grant
     failed = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}
     assert [*updates.events(failed)] == [StepShown(id="c", title="rm", state=ToolState.ERROR)]
+
+
+@pytest.mark.req("HITL-10")
+def test_a_permission_has_the_diffs_the_content_and_the_places_of_its_call() -> None:
+    updates = TurnUpdates()
+    diff = {"type": "diff", "path": "/w/a.py", "oldText": "1\n", "newText": "2\n"}
+    new = {"type": "diff", "path": "/w/b.py", "newText": "3\n"}
+    plan = {"type": "content", "content": {"type": "text", "text": "Then I push."}}
+    call = {"toolCallId": "c", "title": "Read README", "kind": "edit", "content": [diff, new, plan]}
+    [
+        *updates.events(
+            {"sessionUpdate": "tool_call", "locations": [{"path": "/w/a.py", "line": 3}, {"path": "b"}], **call}
+        )
+    ]
+    asked, _ = permission_of("a", {"toolCall": {"toolCallId": "c"}}, updates)
+    assert asked.diffs == (
+        FileDiff(path="/w/a.py", old="1\n", new="2\n"),
+        FileDiff(path="/w/b.py", old=None, new="3\n"),
+    )
+    assert (asked.locations, asked.arguments) == (("/w/a.py:3", "b"), {"content": ["Then I push."]})
+    more = {"toolCallId": "c", "content": [{"type": "terminal", "terminalId": "t"}], "rawInput": {"content": "x"}}
+    asked, _ = permission_of("a", {"toolCall": more}, updates)
+    assert asked.arguments == {"content": "x", "shown": [{"type": "terminal", "terminalId": "t"}]}
 
 
 @pytest.mark.parametrize("habit", ["works", "has pages", "replays"])

@@ -39,7 +39,11 @@ from swarm.domain.model.requests import (
 from swarm.domain.schema_forms import fields_of, json_text
 
 _RAW_BYTES: Final = 256 * 1024
-_TOO_LONG: Final = "The arguments of this call are too long to be shown."
+_TOO_LONG: Final = f"tool.arguments: at most {MAX_ARGUMENT_BYTES:,} bytes of JSON, because people read all of it"
+_MOST_PROMPT: Final = MAX_PROMPT_CHARACTERS + 1  # a longer one is refused, not cut
+NOT_AN_OBJECT: Final = "input"
+"""The name for arguments that are no object."""
+
 _TOOL_APPROVAL: Final = "tool_approval"
 _D = HumanDecision
 
@@ -94,14 +98,13 @@ def _of_form(
     if prompt is None and value is not None:
         prompt = value if isinstance(value, str) else json_text(value)
     shape = AnswerShape.VALUES if fields else AnswerShape.APPROVAL if tool else AnswerShape.TEXT
-    is_cut = call is not None and call.is_cut
     return Asked(
         id=form.question_id,
-        prompt=_with_warning(text_of(prompt, MAX_PROMPT_CHARACTERS), is_cut=is_cut),
+        prompt=text_of(prompt, _MOST_PROMPT),
         reason=line_of(interrupt.reason),
         fields=fields,
         tool=tool,
-        decisions=(_D.APPROVE, _D.REJECT) if is_cut else (),
+        problem=_TOO_LONG if call is not None and call.is_cut else "",
         raw=_raw(interrupt, call, replace(form, shape=shape) if form.is_langgraph else None),
     )
 
@@ -124,16 +127,17 @@ def _of_approvals(
         name = approval.name if isinstance(approval.name, str) else ""  # not cleaned: what misleads people is refused
         own = replace(form, place=place, tool=line_of(approval.name))
         arguments = _arguments(approval.arguments)
-        is_cut = bool(approval.arguments) and not arguments
         is_answered = form.shape is not AnswerShape.TOOL_APPROVAL and not {"approve", "edit"} & set(approval.allowed)
         if is_answered:
             own = replace(own, shape=AnswerShape.RESPONSE)
         yield Asked(
             id=own.question_id,
-            prompt=_with_warning(text_of(approval.prompt, MAX_PROMPT_CHARACTERS), is_cut=is_cut),
+            prompt=text_of(approval.prompt, _MOST_PROMPT),
             reason=line_of(interrupt.reason),
             tool=None if is_answered else tool_request(name, arguments, _schema(approval.schema)),
-            decisions=(_D.ANSWER, _D.REJECT) if is_answered else _decisions(approval.allowed, can_edit=not is_cut),
+            decisions=(_D.ANSWER, _D.REJECT)
+            if is_answered
+            else _decisions(approval.allowed, can_edit=not {NOT_AN_OBJECT} & arguments.keys()),
             raw=_raw(interrupt, call_of(interrupt.tool_call_id) if form.count == 1 else None, own),
         )
 
@@ -180,7 +184,7 @@ def _action(request: JsonObject, place: int, configs: object) -> _Approval:
         name=name,
         arguments=first(request, "args", "arguments"),
         allowed=_words(first(config, "allowed_decisions", "allowedDecisions")) or ("approve", "reject"),
-        prompt=text_of(request.get("description"), MAX_PROMPT_CHARACTERS),
+        prompt=text_of(request.get("description"), _MOST_PROMPT),
         schema=schema if is_object(schema) else None,
     )
 
@@ -198,7 +202,7 @@ def _single(payload: JsonObject, schema: JsonObject) -> _Approval:
         name=payload.get("name"),
         arguments=first(payload, "args"),
         allowed=_words(kinds) or ("approve", "reject"),
-        prompt=text_of(payload.get("description"), MAX_PROMPT_CHARACTERS),
+        prompt=text_of(payload.get("description"), _MOST_PROMPT),
         schema={**known, "$defs": definitions} if is_object(known) and known else None,
     )
 
@@ -214,18 +218,16 @@ def _words(values: object) -> tuple[str, ...]:
 
 
 def _arguments(given: object) -> Mapping[str, Any]:
-    """Returns the arguments of a call; none if they are not an object or too long."""
+    """Returns the arguments of a call, as they are: what is not an object is shown as one with a single value."""
     value = parsed(given) if isinstance(given, str) else given
-    return value if is_object(value) and _is_storable(value, MAX_ARGUMENT_BYTES) else {}
+    if is_object(value):
+        return value
+    return {} if given in (None, "", []) else {NOT_AN_OBJECT: given}
 
 
 def _schema(value: object) -> Mapping[str, Any] | None:
     is_useful = is_object(value) and is_object(value.get("properties")) and _is_storable(value)
     return value if is_object(value) and is_useful else None
-
-
-def _with_warning(prompt: str, *, is_cut: bool) -> str:
-    return f"{prompt[: MAX_PROMPT_CHARACTERS - 100]}\n\n{_TOO_LONG}".strip() if is_cut else prompt
 
 
 def _raw(interrupt: Interrupt, call: StreamedCall | None, form: AnswerForm | None) -> Mapping[str, object]:

@@ -26,6 +26,7 @@ from ag_ui.core import (
 from swarm.agents.remote.translation.wire import first, id_of, is_object, line_of, parsed
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import AgentEvent, ToolEnded, ToolStarted
+from swarm.domain.model.requests import MAX_ARGUMENT_BYTES
 
 _CALLS: Final = 500
 """The maximum number of calls shown in one run, so that an agent in a tool loop cannot exhaust the memory."""
@@ -33,8 +34,8 @@ _CALLS: Final = 500
 _RESULT_CHARACTERS: Final = 4_000
 """The rest of a longer result is not kept: it is shown to nobody."""
 
-_ARGUMENT_CHARACTERS: Final = 64 * 1024
-"""Longer arguments are not kept."""
+_ARGUMENT_CHARACTERS: Final = MAX_ARGUMENT_BYTES
+"""Longer arguments are not kept, since nobody could approve them."""
 
 _NAMELESS: Final = "tool"
 

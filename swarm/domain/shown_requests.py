@@ -1,0 +1,388 @@
+"""A request as people read it before they decide: the title, the call, and the asker's own words.
+
+What is measured is what is shown: `fits_card` and the card use the same text. A text that is too long for a card, and
+one with something hidden that could be more than a secret, is read page by page in a form, where only plain secrets
+stay hidden; an approval counts from whoever has been shown all pages (`has_read`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from swarm.domain.model.requests import Asker, FileDiff, HumanRequest, ToolRequest
+from swarm.domain.text.characters import MAX_INDENTATION, marked
+from swarm.domain.text.diffs import changed_lines, unified
+from swarm.domain.text.secrets import hidden_parts, is_hiding
+
+MAX_CARD_CHARACTERS: Final = 2_500
+MAX_CARD_LINES: Final = 40
+"""The maximum size of a call, and of the asker's words, on a card that can be approved."""
+
+MAX_PAGE_CHARACTERS: Final = 60_000
+MAX_PART_CHARACTERS: Final = 2_900
+_MAX_PAGE_BYTES: Final = 190_000  # as JSON in ASCII
+_MAX_ACT_CHARACTERS: Final = 80
+_MAX_LINE_CHARACTERS: Final = 80  # of a list that is shown on one line
+_MAX_BEGINNING: Final = 600
+_MAX_BEGINNING_LINES: Final = 10
+_SHORT: Final = 16  # characters of a text that is repeated, though a diff shows it
+
+HIDDEN: Final = "••••••"
+"""Stands for the value of a secret field."""
+
+_READ: Final = ""
+"""The key among a person's drafts for what they have been shown. No field has this name."""
+
+_SECRET_NAME: Final = re.compile(
+    r"(?:passw(?:or)?ds?|passwd|passphrase|passcode|pwd|secrets?|tokens?|credentials?|"
+    r"(?:api|access|secret|private|auth|account|signing|encryption)[_ -]?keys?)$",
+    re.IGNORECASE,
+)
+_PLAIN_SECRET: Final = re.compile(r"[^\s;|&$<>]{1,2048}")
+_SHELLS: Final = frozenset({"bash", "shell", "sh", "execute", "exec", "exec_command", "run", "run_command", "terminal"})
+
+
+class PartKind(StrEnum):
+    """Whose text a part of a request is."""
+
+    CALL = "call"
+    ASKED = "asked"  # the asker's own words
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownText:
+    """A text as it is shown. ``is_whole``: nothing is hidden but plain secrets."""
+
+    text: str = ""
+    is_whole: bool = True
+
+    @property
+    def fits(self) -> bool:
+        """Whether somebody who sees this text on a card sees everything."""
+        return self.is_whole and self.on_card == self.text
+
+    @property
+    def on_card(self) -> str:
+        """The text on a card: all of it, or its beginning with how much is left."""
+        if len(self.text) <= MAX_CARD_CHARACTERS and self.text.count("\n") < MAX_CARD_LINES:
+            return self.text
+        shown = "\n".join(self.text[:_MAX_BEGINNING].split("\n")[:_MAX_BEGINNING_LINES])
+        return f"{shown}\n⟨{len(self.text) - len(shown):,} more characters, read in the form⟩"
+
+
+class Reader:
+    """Makes texts of others readable. ``reveals``: only plain secrets stay hidden, otherwise all."""
+
+    def __init__(self, *, reveals: bool = False, hides: bool = True) -> None:
+        self.is_whole = True
+        self._seen: set[str] = set()
+        self._reveals = reveals
+        self._hides = hides and is_hiding()
+
+    def text(self, text: str, name: str = "", *, is_line: bool = False) -> str:
+        """Returns a text without its secrets, with everything that cannot be seen named. ``name`` is that of its
+        argument, which may make it a secret as a whole.
+        """
+        if text and self._hides and _SECRET_NAME.search(name):
+            return self._hidden(text, is_plain=bool(_PLAIN_SECRET.fullmatch(text)), is_line=is_line)
+        shown, at = "", 0
+        for part in hidden_parts(text) if self._hides else ():
+            shown += marked(text[at : part.begin], is_line=is_line or at > 0)
+            shown += self._hidden(text[part.begin : part.end], is_plain=part.is_plain, is_line=True)
+            at = part.end
+        return shown + marked(text[at:], is_line=is_line or at > 0)
+
+    def line(self, text: str) -> str:
+        """Like `text`, on one line."""
+        return self.text(text, is_line=True).replace("\n", "⟨line break⟩")
+
+    def diff(self, diff: FileDiff) -> Iterator[str]:
+        """Yields the lines of a diff. A text of which it shows every line is not repeated by `json`."""
+        old = diff.old or ""
+        changes = unified(old, diff.new)
+        is_converted = bool(old) and ("\r\n" in old) != ("\r\n" in diff.new)
+        note = " (new)" if diff.old is None else " (other line endings)" if is_converted else ""
+        yield f"File: {self.line(diff.path)}{note}"
+        yield self.text("\n".join(changes)) if changes else "(no change)"
+        for text, signs in ((old, " -"), (diff.new, " +")):
+            if len(text) > _SHORT and text.count("\n") + 1 == sum(line[0] in signs for line in changes):
+                self._seen.add(text)
+
+    def json(self, value: object, name: str = "", depth: int = 1) -> str:
+        """Returns a value as JSON whose texts of several lines stand below their names, behind a bar."""
+        pad = "  " * min(depth, MAX_INDENTATION // 2 - 1)
+        match value:
+            case str():
+                return self._json_text(value, name, pad)
+            case Mapping() if value:
+                shown = ((self._quoted(key), self.json(one, str(key), depth + 1)) for key, one in value.items())
+                parts = [f"{key}:{'' if text.startswith(chr(10)) else ' '}{text}" for key, text in shown]
+                return f"{{\n{_listed(parts, pad)}\n{pad[2:]}}}"
+            case list() | tuple() if value:
+                parts = [self.json(one, name, depth + 1) for one in value]
+                line = f"[{', '.join(parts)}]"
+                if len(line) <= _MAX_LINE_CHARACTERS and "\n" not in line:
+                    return line
+                return f"[\n{_listed(parts, pad)}\n{pad[2:]}]"
+            case int() if _SECRET_NAME.search(name) and not isinstance(value, bool) and "token" not in name.casefold():
+                return self._quoted(str(value), name)
+        return json.dumps(value, ensure_ascii=False, default=str)
+
+    def _json_text(self, text: str, name: str, pad: str) -> str:
+        if text in self._seen:
+            return "⟨as above⟩"
+        if "\n" not in text:
+            return self._quoted(text, name)
+        shown = self.text(text, name)
+        if "\n" not in shown:
+            return json.dumps(shown, ensure_ascii=False)
+        return "".join(f"\n{pad}│ {line}" for line in shown.split("\n"))
+
+    def _quoted(self, text: object, name: str = "") -> str:
+        return json.dumps(self.text(str(text), name, is_line=True), ensure_ascii=False)
+
+    def _hidden(self, text: str, *, is_plain: bool, is_line: bool) -> str:
+        if is_plain:
+            return f"⟨hidden: {_characters(text)}⟩"
+        if self._reveals:
+            return marked(text, is_line=is_line)
+        self.is_whole = False
+        return f"⟨hidden: {_characters(text)}, read in the form⟩"
+
+
+def _listed(parts: Sequence[str], pad: str) -> str:
+    """Returns the parts of an object or a list, with commas where they cannot be taken for a part of a text."""
+    ends = ["" if "│" in part.rpartition("\n")[2] else "," for part in parts[:-1]]
+    return "\n".join(f"{pad}{part}{end}" for part, end in zip(parts, [*ends, ""], strict=True))
+
+
+def _characters(text: str) -> str:
+    return f"{len(text):,} character{'s' if len(text) != 1 else ''}"
+
+
+# --- What is decided
+
+
+def waiting_call(request: HumanRequest) -> ToolRequest | None:
+    """Returns the call that the next decision is about: with the arguments that somebody has changed before."""
+    changed = next((answer.arguments for answer in request.answers if answer.arguments is not None), None)
+    if request.tool is None or changed is None or not request.is_open:
+        return request.tool
+    return replace(request.tool, arguments=changed)
+
+
+def call_text(request: HumanRequest, *, reveals: bool = False) -> ShownText:
+    """Returns the call of a request, and the values that others are to approve; empty for a mere question."""
+    given = next((answer.values for answer in request.answers if answer.values is not None), None)
+    entered = None
+    if given and request.is_open:
+        titles = {field.name: field.title for field in request.fields}
+        names = titles if len(set(titles.values())) == len(titles) else {}
+        entered = {names.get(name, name): HIDDEN if name in request.secrets else one for name, one in given.items()}
+    return _call_text(_Decided(waiting_call(request), entered), reveals, is_hiding())
+
+
+class _Decided:
+    """What is decided, so that its text is made once: cards and pages need it often, and it can be long."""
+
+    def __init__(self, call: ToolRequest | None, entered: Mapping[str, Any] | None) -> None:
+        self.call, self.entered = call, entered
+        self._key = (call.digest if call else "", repr(entered))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Decided) and self._key == other._key
+
+
+@lru_cache(maxsize=32)
+def _call_text(decided: _Decided, reveals: bool, hides: bool) -> ShownText:
+    reader = Reader(reveals=reveals, hides=hides)
+    lines = [*_call_lines(decided.call, reader)] if decided.call else []
+    if decided.entered is not None:
+        lines.append(f"Entered: {reader.json(decided.entered)}")
+    return ShownText(text="\n".join(lines), is_whole=reader.is_whole)
+
+
+def operator_text(tool: ToolRequest) -> str:
+    """Returns a whole call for the operator, from whom nothing is hidden."""
+    return "\n".join(_call_lines(tool, Reader(hides=False)))
+
+
+def _call_lines(tool: ToolRequest, reader: Reader) -> Iterator[str]:
+    yield f"Tool: {reader.line(tool.name)}"
+    for diff in tool.diffs:
+        yield from reader.diff(diff)
+    if tool.locations:
+        yield f"Places: {', '.join(map(reader.line, tool.locations))}"
+    if tool.arguments or not tool.diffs:
+        yield reader.json(tool.arguments)
+
+
+def asked_text(request: HumanRequest, *, reveals: bool = False) -> ShownText:
+    """Returns the asker's own words: its title, unless it only names the tool, and the prompt."""
+    reader = Reader(reveals=reveals)
+    title = "" if _is_own_title(request) or request.title.strip() in request.prompt else request.title
+    texts = [reader.text(text).strip("\n") for text in (title, request.question) if text.strip()]
+    return ShownText(text="\n".join(texts), is_whole=reader.is_whole)
+
+
+def _is_own_title(request: HumanRequest) -> bool:
+    """Whether the title was not written by the asker."""
+    generated = f"May I use {request.tool.name}?" if request.tool else "A question"
+    return request.budget is not None or _tool_server(request) is not None or request.title == generated
+
+
+def _tool_server(request: HumanRequest) -> str | None:
+    """Returns the name of the tool server whose question a run's call has passed on."""
+    is_passed_on = (
+        request.asker is Asker.LIVE and request.run_id is not None and request.raw.keys() == {"server", "tool"}
+    )
+    return str(request.raw["server"]) if is_passed_on else None
+
+
+def fits_card(request: HumanRequest) -> bool:
+    """Whether a card shows everything that is decided, so that *Approve* may stand on it."""
+    return call_text(request).fits and asked_text(request).fits
+
+
+# --- What is read in a form
+
+
+ReadingPage = list[tuple[PartKind, str]]
+
+
+def reading_pages(request: HumanRequest, *, reveals: bool = True) -> list[ReadingPage]:
+    """Returns everything that is decided, in pages of parts; no pages if it stands on the card."""
+    if fits_card(request):
+        return []
+    found: list[ReadingPage] = [[]]
+    characters = size = 0
+    texts = (
+        (PartKind.CALL, call_text(request, reveals=reveals)),
+        (PartKind.ASKED, asked_text(request, reveals=reveals)),
+    )
+    for kind, shown in texts:
+        for part in _parts(shown.text):
+            of_part = len(json.dumps(part))
+            if characters + len(part) > MAX_PAGE_CHARACTERS or size + of_part > _MAX_PAGE_BYTES:
+                found.append([])
+                characters = size = 0
+            found[-1].append((kind, part))
+            characters, size = characters + len(part), size + of_part
+    return found
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yields a text in parts, divided at the ends of lines where that is possible."""
+    at = 0
+    while at < len(text):
+        end = at + MAX_PART_CHARACTERS
+        line = text.rfind("\n", at + MAX_PART_CHARACTERS // 2, end) if end < len(text) else -1
+        yield text[at : line if line > 0 else end]
+        at = line + 1 if line > 0 else end
+
+
+def pages_read(request: HumanRequest, draft: Mapping[str, Any]) -> int:
+    """Returns how many pages of the request, as it is now, a person has been shown one after the other."""
+    fingerprint, page = draft.get(_READ) or ("", 0)
+    return int(page) if fingerprint == _fingerprint(request) else 0
+
+
+def with_page_read(request: HumanRequest, draft: Mapping[str, Any], page: int) -> dict[str, Any]:
+    """Returns a person's drafts with a page that they are shown now. It counts if they have seen those before it."""
+    read = pages_read(request, draft)
+    return {**draft, _READ: [_fingerprint(request), max(read, page) if page <= read + 1 else read]}
+
+
+def has_read(request: HumanRequest, draft: Mapping[str, Any]) -> bool:
+    """Whether a person has been shown everything that they decide, on the card or in the form."""
+    return pages_read(request, draft) >= len(reading_pages(request))
+
+
+def _fingerprint(request: HumanRequest) -> str:
+    """Returns what changes with that which is decided: another person may have changed the arguments meanwhile."""
+    call = waiting_call(request)
+    values = [answer.values for answer in request.answers if answer.values is not None]
+    shown = json.dumps([call.digest if call else "", request.prompt, values], default=str)
+    return hashlib.sha256(shown.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+# --- The title
+
+
+def title_runs(request: HumanRequest) -> tuple[str, str]:
+    """Returns the title, which is ours and follows from the call: words, and code that follows them."""
+    name = Reader().line(request.agent) or "An agent"
+    server = _tool_server(request)
+    if request.budget is not None:
+        return request.title, ""
+    if server is not None:
+        return f"{name} asks (for the tool server {Reader().line(server)})", ""
+    before, code = _act(tool) if (tool := waiting_call(request)) else ("", "")
+    return f"{name} wants to {before}" if before else f"{name} asks", code
+
+
+def title_text(request: HumanRequest) -> str:
+    """Returns the title as plain text."""
+    before, code = title_runs(request)
+    return f"{before}`{code}`" if code else before
+
+
+def notified_title(request: HumanRequest) -> str:
+    """Returns the title for notifications and lists: of a mere question, the asker's own."""
+    return title_text(request) if request.tool or _tool_server(request) else request.title
+
+
+def _act(tool: ToolRequest) -> tuple[str, str]:
+    """Returns what a call does: words, and code that follows them."""
+    if tool.diffs:
+        return _edit(tool.diffs), ""
+    name, command = tool.name.casefold(), _command(tool)
+    if command is not None:
+        is_short = len(command) <= _MAX_ACT_CHARACTERS and Reader().line(command) == command and "`" not in command
+        return ("run ", command) if is_short else ("run a command", "")
+    words = _words(tool.arguments.get("args"))
+    to = " ".join(words)
+    is_plain = len(to) <= _MAX_ACT_CHARACTERS and Reader().line(to) == to and not any(one[:1] == "-" for one in words)
+    if words and is_plain and name == "git" and tool.arguments.get("subcommand") == "push":
+        return f"push to {to}", ""
+    return "use ", Reader().line(tool.name)
+
+
+def _edit(diffs: Sequence[FileDiff]) -> str:
+    changes = [changed_lines(unified(diff.old or "", diff.new)) for diff in diffs]
+    paths = list(dict.fromkeys(diff.path for diff in diffs))
+    name = PurePosixPath(paths[0]).name
+    is_plain = 0 < len(name) <= _MAX_ACT_CHARACTERS and Reader().line(name) == name
+    what = f"{len(paths)} files" if len(paths) > 1 else name if is_plain else "a file"
+    verb = "create" if all(diff.old is None for diff in diffs) else "edit"
+    return f"{verb} {what} (+{sum(added for added, _ in changes)} −{sum(removed for _, removed in changes)})"
+
+
+def _command(tool: ToolRequest) -> str | None:
+    """Returns the command of a call that runs one in a shell."""
+    given = tool.arguments.get("command", tool.arguments.get("cmd"))
+    if tool.name.casefold() not in _SHELLS:
+        return None
+    words = _words(given)
+    if words:
+        is_wrapped = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS and words[1] in ("-c", "-lc")
+        return words[2] if is_wrapped else shlex.join(words)
+    return given if isinstance(given, str) and given.strip() else None
+
+
+def _words(value: object) -> list[str]:
+    """Returns a list of texts; an empty one in place of anything else."""
+    found = value if isinstance(value, list | tuple) else ()
+    return [*found] if all(isinstance(one, str) for one in found) else []
