@@ -7,6 +7,7 @@ from typing import Final
 
 import orjson
 
+from swarm.domain.edited_arguments import TOO_COSTLY, argument_problem
 from swarm.domain.errors import Invalid
 from swarm.domain.model.grants import GRANTS
 from swarm.domain.model.requests import (
@@ -25,8 +26,10 @@ from swarm.domain.model.requests import (
     NewRequest,
     RequestAnswer,
     RequestStep,
+    ToolRequest,
     is_json,
 )
+from swarm.domain.patterns import Steps, TooCostly, fits_pattern
 
 _STEPS: Final = {
     HumanDecision.REJECT: RequestStep.REJECT,
@@ -126,6 +129,8 @@ def check_new(request: NewRequest) -> None:
         problems["request"] = "text without lone surrogates, and numbers of at most 64 bits"
     elif request.tool and len(orjson.dumps(dict(request.tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
         problems["tool.arguments"] = f"at most {MAX_ARGUMENT_BYTES} bytes of JSON"
+    elif HumanDecision.EDIT in request.decisions:
+        problems |= dict(_schema_problems(request.tool))
     if request.expires_seconds is not None and not 1 <= request.expires_seconds <= MAX_EXPIRES_SECONDS:
         problems["expires_seconds"] = f"from 1 to {MAX_EXPIRES_SECONDS}, or null for never"
     if problems:
@@ -147,3 +152,19 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
                 yield f"fields.{form_field.name}", "options to choose from"
             elif len(form_field.options) > MAX_OPTIONS:
                 yield f"fields.{form_field.name}", f"at most {MAX_OPTIONS} options"
+            elif len({option.value for option in form_field.options}) < len(form_field.options):
+                yield f"fields.{form_field.name}", "options with different values, because an answer is one value"
+    steps = Steps()
+    for form_field in fields:
+        try:
+            fits_pattern(form_field.pattern or "", "", steps)
+        except TooCostly:
+            yield f"fields.{form_field.name}", "a shorter pattern, or none: this one takes too long to check"
+            return
+
+
+def _schema_problems(tool: ToolRequest | None) -> Iterable[tuple[str, str]]:
+    """Refuses a schema with which nobody could change arguments: the call's own take too long to check."""
+    problem = argument_problem(tool, tool.arguments) if tool else None
+    if problem and problem[1] == TOO_COSTLY:
+        yield "tool.schema", "a simpler schema, or none, or no 'edit': the arguments take too long to check against it"
