@@ -25,9 +25,10 @@ _Keyword = Callable[[Any, Any, Any, Any], Iterator["ValidationError"] | None]
 
 _MOST_DEPTH: Final = 100
 _PER_ITEM: Final = frozenset({"items", "additionalItems", "additionalProperties", "contains", "propertyNames"})
-_LEFT_OUT: Final = (
-    "patternProperties", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef", "format",
-)  # fmt: skip
+_NAMES: Final = "patternProperties"
+_LEFT_OUT: Final = frozenset(
+    {_NAMES, "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef", "format"}
+)
 _SHAPES: Final = {
     **dict.fromkeys(("properties", "dependentSchemas", "dependentRequired", "dependencies"), dict),
     **dict.fromkeys(("required", "enum", "allOf", "anyOf", "oneOf", "prefixItems"), list),
@@ -48,47 +49,51 @@ class SchemaCheck:
     """
 
     def __init__(self, schema: Mapping[str, Any], steps: Steps | None = None) -> None:
+        dialect = schema.get("$schema")
         self._steps = steps or Steps()
         self._sizes: dict[int, int] = {}
-        self._size(schema)
-        dialect = schema.get("$schema")
-        # Parts that name a dialect would get the library's own validator in place of the limited one.
-        self._schema = _of_one_dialect(schema)
-        self._size(self._schema)
+        self._kept: list[Any] = []  # so that no other object gets the id of something measured
+        self._schema = self._measured(schema, is_schema=True)
         self._dialect = dialect if isinstance(dialect, str) else ""
 
     def errors(self, value: Any, part: Any = None) -> list[ValidationError]:
         """Returns what a schema, or a part of it, does not allow in a value. Raises TooCostly and Unusable."""
         from referencing import Registry  # loading it takes a while, and few decisions need it
 
-        self._size(value)
-        part = self._schema if part is None else _of_one_dialect(part)
-        self._size(part)
+        value = self._measured(value)
+        part = self._schema if part is None else self._measured(part, is_schema=True)
+        self._kept += [value, part]
         token = _steps.set((self._steps, self._sizes))
         try:
             validator = _limited(self._dialect)(self._schema, registry=Registry())
             return list(validator.evolve(schema=part).iter_errors(value))
         except (TooCostly, RecursionError):
-            self._steps.spend(float("inf"))
             raise TooCostly from None
-        except Exception as error:  # noqa: BLE001 - others write the schema, and may have the library raise anything
+        except Exception as error:  # others write the schema, and may have the library raise anything
             raise Unusable(str(error)) from error
         finally:
             _steps.reset(token)
 
-    def _size(self, value: Any, depth: int = 0) -> int:
-        """Notes the sizes of a value and of everything in it, in characters."""
+    def _measured(self, value: Any, depth: int = 0, *, is_schema: bool = False) -> Any:
+        """Returns a copy, and notes the sizes of all its containers, in characters.
+
+        In a schema, the names of dialects are left out: parts that name one would get the library's own validator.
+        """
+        self._steps.spend(0.05)
         if depth > _MOST_DEPTH:
             raise TooCostly
-        self._steps.spend(0.05)
+        if not isinstance(value, Mapping | list | tuple):
+            return value
+        copy: Any
         if isinstance(value, Mapping):
-            size = sum(len(str(name)) + self._size(part, depth + 1) for name, part in value.items())
-        elif isinstance(value, list | tuple):
-            size = sum(self._size(part, depth + 1) for part in value)
+            is_named = is_schema and isinstance(value.get("$schema"), str)
+            names = [name for name in value if not (is_named and name == "$schema")]
+            copy = {name: self._measured(value[name], depth + 1, is_schema=is_schema) for name in names}
+            parts = [*names, *copy.values()]
         else:
-            return _length(value)
-        self._sizes[id(value)] = size + 4 * len(value)
-        return size + 4 * len(value)
+            parts = copy = [self._measured(part, depth + 1, is_schema=is_schema) for part in value]
+        self._sizes[id(copy)] = sum(4 + self._sizes.get(id(part), _length(part)) for part in parts)
+        return copy
 
 
 @cache
@@ -98,14 +103,14 @@ def _limited(dialect: str) -> Any:
     from jsonschema.validators import extend, validator_for
 
     base: Any = validator_for({"$schema": dialect}, default=Draft202012Validator)
-    ours: dict[str, _Keyword] = {"pattern": _pattern, "uniqueItems": _unique, **dict.fromkeys(_LEFT_OUT, _nothing)}
-    ours |= {"additionalProperties": _with(base.VALIDATORS.get("additionalProperties", _nothing))}
-    paid = {name: _paid(name, check) for name, check in {**base.VALIDATORS, **ours}.items()}
-    return extend(base, paid)  # type: ignore[no-untyped-call]
+    keywords = {**base.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique}
+    return extend(base, {name: _paid(name, check) for name, check in keywords.items()})  # type: ignore[no-untyped-call]
 
 
 def _paid(name: str, check: _Keyword) -> _Keyword:
     def paid(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+        if name in _LEFT_OUT or (name == "additionalProperties" and _NAMES in schema):
+            return
         steps, sizes = _steps.get()
         steps.spend(_price(name, wanted, value, sizes))
         if not isinstance(wanted, _SHAPES.get(name, object)):
@@ -119,12 +124,12 @@ def _paid(name: str, check: _Keyword) -> _Keyword:
 
 def _price(name: str, wanted: Any, value: Any, sizes: Mapping[int, int]) -> float:
     """Returns the steps of one keyword itself. Messages hold the schema and the value in full."""
-    size, items = sizes.get(id(wanted)) or _length(wanted), len(value) if isinstance(value, list | dict) else 0
+    size = sizes.get(id(wanted), _length(wanted))
     if name in _PER_ITEM:
-        return 1 + items * (1 + size / 500)
-    far = name == "$ref" and not str(wanted).startswith("#/")  # an anchor is looked for in the whole schema
-    within = (10 * sum(sizes.values()) if far else size) + (sizes.get(id(value)) or _length(value))
-    return 1 + within / 500
+        return 1 + (len(value) if isinstance(value, list | dict) else 0) * (1 + size / 500)
+    if name == "$ref" and not str(wanted).startswith("#/"):  # an anchor is looked for in the whole schema
+        size = 10 * sum(sizes.values())
+    return 1 + (size + sizes.get(id(value), _length(value))) / 500
 
 
 def _length(value: object) -> int:
@@ -142,24 +147,6 @@ def _unique(_: Any, wanted: Any, value: Any, __: Any) -> Iterator[ValidationErro
     """Finds equal items in one go. The library compares each item with each."""
     from jsonschema import ValidationError
 
-    if wanted is True and isinstance(value, list):
-        if len({json.dumps(item, sort_keys=True, default=str) for item in value}) < len(value):
-            yield ValidationError(f"{value!r} has non-unique elements")
-
-
-def _with(check: _Keyword) -> _Keyword:
-    """Returns the check of additional properties; none where patterns say which properties are additional."""
-    return lambda validator, wanted, value, schema: (
-        None if "patternProperties" in schema else check(validator, wanted, value, schema)
-    )
-
-
-def _nothing(*_: Any) -> None:
-    return None
-
-
-def _of_one_dialect(schema: Any) -> Any:
-    if isinstance(schema, Mapping):
-        is_name = isinstance(schema.get("$schema"), str)
-        return {name: _of_one_dialect(part) for name, part in schema.items() if not (is_name and name == "$schema")}
-    return [_of_one_dialect(part) for part in schema] if isinstance(schema, list | tuple) else schema
+    items = value if wanted is True and isinstance(value, list) else []
+    if len({json.dumps(item, sort_keys=True, default=str) for item in items}) < len(items):
+        yield ValidationError(f"{value!r} has non-unique elements")

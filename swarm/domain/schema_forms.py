@@ -49,8 +49,8 @@ _OF_TEXT: Final = ("minLength", "maxLength")
 def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
     """Returns the fields for an object's properties, in order. A schema of something else has none.
 
-    No field is left out: a form with too many of them, or with a name that is too long, cannot be asked. A required name
-    without a property becomes a text.
+    No field is left out: a form with too many of them, or with a name that is too long, cannot be asked. A required
+    name without a property becomes a text.
     """
     properties, required = schema.get("properties"), schema.get("required")
     names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []

@@ -41,13 +41,19 @@ class Checked:
 def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Checked:
     """Validates arguments against a tool's parameters, with a limited amount of work.
 
-    An invalid schema, which is the server's fault, accepts all arguments; one that takes too long to check accepts none.
+    An invalid schema, which is the server's fault, accepts all arguments. One that takes too long accepts none.
     """
     try:
         return _Parameters(schema).checked(arguments)
     except TooCostly:
         _note_broken("it takes too long to check")
         return Checked(problems=(TOO_COSTLY,))
+
+
+def mended_and_checked(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Checked]:
+    """Returns arguments as they were meant, and what is wrong with them. Takes a while, so not for an event loop."""
+    meant = mended(schema, arguments)
+    return meant, checked(schema, meant)
 
 
 def required(schema: Mapping[str, Any]) -> tuple[str, ...]:
