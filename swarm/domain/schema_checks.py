@@ -45,31 +45,35 @@ class Unusable(Exception):
 class SchemaCheck:
     """A schema and the work that all its checks together may do.
 
-    Raises TooCostly for a schema that is too large. ``steps``: shared with other checks.
+    ``steps``: shared with other checks.
     """
 
     def __init__(self, schema: Mapping[str, Any], steps: Steps | None = None) -> None:
         dialect = schema.get("$schema")
         self._steps = steps or Steps()
         self._sizes: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that no other object gets the id of something measured
-        self._schema = self._measured(schema, is_schema=True)
+        self._kept: list[Any] = []  # the measured schema, then the rest, so that no other object gets one of the ids
+        self._schema = schema
         self._dialect = dialect if isinstance(dialect, str) else ""
 
     def errors(self, value: Any, part: Any = None) -> list[ValidationError]:
         """Returns what a schema, or a part of it, does not allow in a value. Raises TooCostly and Unusable."""
         from referencing import Registry  # loading it takes a while, and few decisions need it
 
+        if not self._kept:
+            self._kept = [self._measured(self._schema, is_schema=True)]
         value = self._measured(value)
-        part = self._schema if part is None else self._measured(part, is_schema=True)
+        part = self._kept[0] if part is None else self._measured(part, is_schema=True)
         self._kept += [value, part]
         token = _steps.set((self._steps, self._sizes))
         try:
-            validator = _limited(self._dialect)(self._schema, registry=Registry())
+            validator = _limited(self._dialect)(self._kept[0], registry=Registry())
             return list(validator.evolve(schema=part).iter_errors(value))
-        except (TooCostly, RecursionError):
-            raise TooCostly from None
-        except Exception as error:  # others write the schema, and may have the library raise anything
+        except TooCostly:
+            raise
+        except (
+            Exception
+        ) as error:  # others write the schema, and may have the library raise anything, also RecursionError
             raise Unusable(str(error)) from error
         finally:
             _steps.reset(token)
@@ -81,7 +85,7 @@ class SchemaCheck:
         """
         self._steps.spend(0.05)
         if depth > _MOST_DEPTH:
-            raise TooCostly
+            raise Unusable("it is nested too deeply") if is_schema else TooCostly
         if not isinstance(value, Mapping | list | tuple):
             return value
         copy: Any

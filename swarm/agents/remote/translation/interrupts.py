@@ -72,7 +72,8 @@ def questions_of(interrupt: Interrupt, call_of: CallOf, *, by_command: bool = Fa
     details: JsonObject = payload if is_object(payload) else {}
     approvals, shape = _approvals(details, interrupt)
     if approvals:
-        yield from _of_approvals(approvals, replace(form, shape=shape, count=len(approvals)), interrupt, call_of)
+        form = replace(form, shape=shape, count=len(approvals))
+        yield from _of_approvals(approvals, form, interrupt, details, call_of)
     else:
         yield _of_form(interrupt, details, value, form, call_of(interrupt.tool_call_id))
 
@@ -97,7 +98,7 @@ def _of_form(
     is_cut = call is not None and call.is_cut
     return Asked(
         id=form.question_id,
-        prompt=_with_warning(text_of(prompt, MAX_PROMPT_CHARACTERS), is_cut=is_cut),
+        prompt=_signed(_with_warning(text_of(prompt, MAX_PROMPT_CHARACTERS), is_cut=is_cut), payload),
         reason=line_of(interrupt.reason),
         fields=fields,
         tool=tool,
@@ -118,7 +119,7 @@ def _tool(call: StreamedCall | None, payload: JsonObject, schema: JsonObject) ->
 
 
 def _of_approvals(
-    approvals: tuple[_Approval, ...], form: AnswerForm, interrupt: Interrupt, call_of: CallOf
+    approvals: tuple[_Approval, ...], form: AnswerForm, interrupt: Interrupt, payload: JsonObject, call_of: CallOf
 ) -> Iterator[Asked]:
     for place, approval in enumerate(approvals):
         own = replace(form, place=place, tool=line_of(approval.name))
@@ -129,7 +130,7 @@ def _of_approvals(
             own = replace(own, shape=AnswerShape.RESPONSE)
         yield Asked(
             id=own.question_id,
-            prompt=_with_warning(text_of(approval.prompt, MAX_PROMPT_CHARACTERS), is_cut=is_cut),
+            prompt=_signed(_with_warning(text_of(approval.prompt, MAX_PROMPT_CHARACTERS), is_cut=is_cut), payload),
             reason=line_of(interrupt.reason),
             tool=None if is_answered else tool_request(own.tool, arguments, _schema(approval.schema)),
             decisions=(_D.ANSWER, _D.REJECT) if is_answered else _decisions(approval.allowed, can_edit=not is_cut),
@@ -225,6 +226,13 @@ def _schema(value: object) -> Mapping[str, Any] | None:
 
 def _with_warning(prompt: str, *, is_cut: bool) -> str:
     return f"{prompt[: MAX_PROMPT_CHARACTERS - 100]}\n\n{_TOO_LONG}".strip() if is_cut else prompt
+
+
+def _signed(prompt: str, payload: JsonObject) -> str:
+    """Adds the name of the agent that asks, which may be one of several behind a service."""
+    agent = line_of(payload.get("agent"))
+    signed = f"{prompt}\n\nAsked by {agent}".strip()
+    return signed if agent and len(signed) <= MAX_PROMPT_CHARACTERS else prompt
 
 
 def _raw(interrupt: Interrupt, call: StreamedCall | None, form: AnswerForm | None) -> Mapping[str, object]:
