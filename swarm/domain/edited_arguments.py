@@ -26,6 +26,7 @@ TOO_COSTLY: Final = (
     "changed. Decide about the call as it is, or ask for another one."
 )
 
+_TEXTS: Final = (FieldType.TEXT, FieldType.TEXTAREA)
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
 
 
@@ -59,6 +60,8 @@ def changed_arguments(tool: ToolRequest, given: Mapping[str, Any]) -> tuple[dict
             arguments[name] = _parsed(name, value)
         elif value in _EMPTY and isinstance(tool.arguments.get(name), str):
             arguments[name] = ""
+        elif field.type in _TEXTS and value is not None and not isinstance(value, str):
+            arguments[name] = value  # the schema says what it may be, and Slack sends only texts
         else:
             filled = fill([replace(field, required=False)], {name: value}, steps)
             problems |= filled.problems
