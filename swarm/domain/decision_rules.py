@@ -29,7 +29,7 @@ from swarm.domain.model.requests import (
     ToolRequest,
     is_json,
 )
-from swarm.domain.patterns import Steps, TooCostly, fits_pattern
+from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
 
 _STEPS: Final = {
     HumanDecision.REJECT: RequestStep.REJECT,
@@ -154,7 +154,7 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
                 yield f"fields.{form_field.name}", f"at most {MAX_OPTIONS} options"
             elif len({option.value for option in form_field.options}) < len(form_field.options):
                 yield f"fields.{form_field.name}", "options with different values, because an answer is one value"
-    steps = Steps()
+    steps = WorkLimit()
     for form_field in fields:
         try:
             fits_pattern(form_field.pattern or "", "", steps)

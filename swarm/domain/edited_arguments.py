@@ -14,7 +14,7 @@ import orjson
 
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRequest, is_json
-from swarm.domain.patterns import Steps, TooCostly
+from swarm.domain.patterns import TooCostly, WorkLimit
 from swarm.domain.schema_checks import SchemaCheck, Unusable
 from swarm.domain.schema_forms import field_of, fields_of, json_text
 
@@ -51,7 +51,7 @@ def changed_arguments(tool: ToolRequest, given: Mapping[str, Any]) -> tuple[dict
         return _whole_arguments(given), {}
     arguments: dict[str, Any] = {}
     problems: dict[str, str] = dict.fromkeys(given.keys() - fields.keys(), "there is no such argument")
-    steps = Steps()
+    steps = WorkLimit()
     for name, field in fields.items():
         value = given.get(name)
         if name not in given or _is_untouched(tool, field, value):
@@ -70,7 +70,7 @@ def changed_arguments(tool: ToolRequest, given: Mapping[str, Any]) -> tuple[dict
 
 
 def argument_problem(
-    tool: ToolRequest, arguments: Mapping[str, Any], steps: Steps | None = None
+    tool: ToolRequest, arguments: Mapping[str, Any], steps: WorkLimit | None = None
 ) -> tuple[str, str] | None:
     """Returns the name of the first argument that the tool's schema does not allow, and why; None if all fit.
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 from pydantic import AnyHttpUrl, StringConstraints, TypeAdapter
 
 from swarm.domain.model.requests import MAX_TEXT_CHARACTERS, FieldType, FormField
-from swarm.domain.patterns import Steps, TooCostly, fits_pattern, is_valid
+from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern, is_valid
 
 _URL: Final = TypeAdapter(AnyHttpUrl)
 _EMAIL: Final = TypeAdapter(Annotated[str, StringConstraints(pattern=r"^[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+$")])
@@ -43,12 +43,12 @@ class _Wrong(ValueError):
     """A value that a field does not take. The message says what is expected."""
 
 
-def fill(fields: Sequence[FormField], given: Mapping[str, Any], steps: Steps | None = None) -> FilledForm:
+def fill(fields: Sequence[FormField], given: Mapping[str, Any], steps: WorkLimit | None = None) -> FilledForm:
     """Converts and checks the values of a form. Absent and empty values of optional fields are left out.
 
     The work is limited, so that it fits into a transaction. ``steps``: shared with other checks.
     """
-    steps = steps or Steps()
+    steps = steps or WorkLimit()
     values: dict[str, Any] = {}
     problems = dict.fromkeys(given.keys() - {one.name for one in fields}, "there is no such field")
     for form_field in fields:
@@ -158,7 +158,7 @@ def _text(form_field: FormField, given: Any) -> str:
     return text
 
 
-def _check_pattern(form_field: FormField, value: Any, steps: Steps) -> None:
+def _check_pattern(form_field: FormField, value: Any, steps: WorkLimit) -> None:
     if not form_field.pattern or not isinstance(value, str) or form_field.type in _CHOICES:
         return
     try:

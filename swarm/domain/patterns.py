@@ -30,7 +30,7 @@ class TooCostly(Exception):
     """A check would need more work than it may."""
 
 
-class Steps:
+class WorkLimit:
     """The work that is left for a check, or for several checks together."""
 
     def __init__(self, most: float = MOST_STEPS) -> None:
@@ -43,14 +43,14 @@ class Steps:
             raise TooCostly
 
 
-def fits_pattern(pattern: str, text: str, steps: Steps | None = None) -> bool:
+def fits_pattern(pattern: str, text: str, steps: WorkLimit | None = None) -> bool:
     """Whether a part of a text matches a regular expression.
 
     An expression that the engine does not support, such as one that looks ahead, fits: only its author can check it.
     The engine needs time in proportion to the text and to the size of the expression. Raises TooCostly if that is more
     than what is left of ``steps``.
     """
-    (steps or Steps()).spend(1 + _states(pattern) * (_COMPILING + len(text)) / _PER_STEP)
+    (steps or WorkLimit()).spend(1 + _states(pattern) * (_COMPILING + len(text)) / _PER_STEP)
     kind = _compiled(pattern)
     return kind is None or is_valid(kind, text)
 

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from swarm.domain.patterns import Steps, TooCostly, fits_pattern
+from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -34,7 +34,7 @@ _SHAPES: Final = {
     **dict.fromkeys(("required", "enum", "allOf", "anyOf", "oneOf", "prefixItems"), list),
 }
 
-_steps: ContextVar[tuple[Steps, Mapping[int, int]]] = ContextVar("schema_steps")
+_steps: ContextVar[tuple[WorkLimit, Mapping[int, int]]] = ContextVar("schema_steps")
 """The work that is left for the check that runs, and the sizes of all its containers by id."""
 
 
@@ -48,9 +48,9 @@ class SchemaCheck:
     ``steps``: shared with other checks.
     """
 
-    def __init__(self, schema: Mapping[str, Any], steps: Steps | None = None) -> None:
+    def __init__(self, schema: Mapping[str, Any], steps: WorkLimit | None = None) -> None:
         dialect = schema.get("$schema")
-        self._steps = steps or Steps()
+        self._steps = steps or WorkLimit()
         self._sizes: dict[int, int] = {}
         self._kept: list[Any] = []  # the measured schema, then the rest, so that no other object gets one of the ids
         self._schema = schema

@@ -89,7 +89,7 @@ class Scene:
 
     async def asked(self, **new: Any) -> dict[str, Any]:
         ts = await self.twin.say("swarm#lea may you?")
-        (trigger,) = [one for one in await self.lea.poll(wait_seconds=20) if one["kind"] == "slack_inbox_message"]
+        trigger = await wait_until(lambda: self._work(ts), bool, within_seconds=60)
         about = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "title": "May I?"}
         found = await self.lea.tool("request-human-input", trigger["lease"]["token"], **about, **new)
         if found.is_error:
@@ -97,6 +97,10 @@ class Scene:
             await self.lea.post("/leases/finish", lease)
             return {"ts": ts, "error": str(found)}
         return {"ts": ts, **structured(found)}
+
+    async def _work(self, ts: str) -> dict[str, Any]:
+        found = await self.lea.poll(wait_seconds=5, limit=20)
+        return next((one for one in found if any(part["ts"] == ts for part in one["inbox_messages"])), {})
 
     async def pressed(self, asked: dict[str, Any], action: str) -> dict[str, Any]:
         """Opens the form of a request from its card."""
@@ -146,7 +150,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 
 async def test_changes_of_arguments_over_http(scene: Scene) -> None:
-    for name in BOMBS:
+    for name in BOMBS.keys() - {"draft 4"}:  # which has no "if"
         schema, arguments = armed(name)
         tool = {"name": "deploy", "arguments": dict.fromkeys(arguments, 0) | {"quiet": True}, "schema": schema}
         asked = await scene.asked(tool=tool, decisions=["approve", "edit", "reject"])
@@ -157,7 +161,7 @@ async def test_changes_of_arguments_over_http(scene: Scene) -> None:
 
 
 async def test_changes_of_arguments_in_slack(scene: Scene) -> None:
-    for name in ("anyOf", "oneOf", "allOf", "not", "if", "dependentSchemas", "dependencies", "draft 4", "required"):
+    for name in ("anyOf", "oneOf", "allOf", "not", "if", "dependentSchemas", "dependencies", "required"):
         schema, _ = armed(name)
         tool = {"name": "deploy", "arguments": {"a": "x", "b": "x", "quiet": "x"}, "schema": schema}
         tool["schema"] = schema | {"if": {"properties": {"quiet": {"const": "x"}}}}

@@ -14,7 +14,7 @@ from swarm.domain.edited_arguments import TOO_COSTLY, argument_problem
 from swarm.domain.errors import Invalid
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, NewRequest, Option, ToolRequest
-from swarm.domain.patterns import MOST_STEPS, Steps, TooCostly, fits_pattern
+from swarm.domain.patterns import MOST_STEPS, TooCostly, WorkLimit, fits_pattern
 from swarm.domain.schema_checks import SchemaCheck
 from swarm.domain.schema_forms import fields_of
 from tests.support.schema_bombs import BOMBS, HARMLESS, PATTERNS, SLOW_ELSEWHERE
@@ -22,8 +22,8 @@ from tests.support.schema_bombs import BOMBS, HARMLESS, PATTERNS, SLOW_ELSEWHERE
 pytestmark = pytest.mark.req("SEC-09")
 
 
-class Counted(Steps):
-    """Steps that are counted."""
+class Counted(WorkLimit):
+    """WorkLimit that are counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def test_a_pattern_that_goes_back_elsewhere_does_not_here(pattern: str) -> None:
     ],
 )
 def test_usual_patterns_cost_little(pattern: str, text: str) -> None:
-    assert fits_pattern(pattern, text, Steps(MOST_STEPS / 20))
+    assert fits_pattern(pattern, text, WorkLimit(MOST_STEPS / 20))
 
 
 def test_a_form_says_which_text_takes_too_long_and_checks_the_others() -> None:

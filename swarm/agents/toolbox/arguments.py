@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 from jsonschema import ValidationError
 
-from swarm.domain.patterns import Steps, TooCostly
+from swarm.domain.patterns import TooCostly, WorkLimit
 from swarm.domain.schema_checks import SchemaCheck, Unusable
 
 _MOST_PROBLEMS: Final = 5
@@ -62,7 +62,7 @@ def required(schema: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
-def parameters(schema: Mapping[str, Any], steps: Steps | None = None) -> Mapping[str, Mapping[str, Any]]:
+def parameters(schema: Mapping[str, Any], steps: WorkLimit | None = None) -> Mapping[str, Mapping[str, Any]]:
     """Returns the parameters by name, each with its schema. References within the same document are resolved.
 
     Parts whose references cost more than ``steps`` stay as they are.
@@ -70,7 +70,7 @@ def parameters(schema: Mapping[str, Any], steps: Steps | None = None) -> Mapping
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
-    steps = steps or Steps()
+    steps = steps or WorkLimit()
     return {str(name): _resolved(schema, part, steps) for name, part in properties.items()}
 
 
@@ -102,7 +102,7 @@ class _Parameters:
     """A tool's parameters, with the work that all checks of one call may do together."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        steps = Steps()
+        steps = WorkLimit()
         self._schema = schema
         self._check = SchemaCheck(schema, steps)
         self._known = parameters(schema, steps)
@@ -160,7 +160,7 @@ class _Parameters:
         return tuple(_clause(error) for error in islice(wrong, _MOST_PROBLEMS))
 
 
-def _resolved(schema: Mapping[str, Any], part: object, steps: Steps, hops: int = 8) -> Mapping[str, Any]:
+def _resolved(schema: Mapping[str, Any], part: object, steps: WorkLimit, hops: int = 8) -> Mapping[str, Any]:
     if not isinstance(part, Mapping):
         return {}
     reference = part.get("$ref")
