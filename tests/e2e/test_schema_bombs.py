@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import re
 import time
@@ -34,6 +35,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.req("SEC-0
 
 OFFERED = [name for name in BOMBS if len(json.dumps(BOMBS[name][0])) < 60_000]  # larger ones are not offered to models
 NAMES = {f"b{number}": name for number, name in enumerate(OFFERED)}
+SENT = [name for name in BOMBS if len(json.dumps(BOMBS[name][1])) < 60_000 and name != "draft 4"]  # which has no "if"
 READY_SECONDS = 1.0
 CARD = "request_decide:"
 
@@ -78,15 +80,16 @@ class Scene:
         self.http = http
         self.slowest = 0.0
 
-    async def watch(self) -> None:
-        """Asks again and again whether the coordinator is ready."""
+    async def watch(self, times: int | None = None) -> float:
+        """Asks again and again whether the coordinator is ready. Returns the longest time that an answer took."""
         async with http_client(timeout=60) as http:
-            while True:
+            for _ in range(times) if times else itertools.count():
                 begun = time.monotonic()
                 answer = await http.get(f"{self.stage.base}/readyz")
                 self.slowest = max(self.slowest, time.monotonic() - begun)
                 assert answer.status_code == 200, answer.text
                 await asyncio.sleep(0.02)
+        return self.slowest
 
     async def asked(self, **new: Any) -> dict[str, Any]:
         ts = await self.twin.say("swarm#lea may you?")
@@ -143,21 +146,22 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         scene = Scene(stage, http)
         scene.lea = stage.visitor(http, await stage.register(http, "lea"))
         await scene.lea.poll()
+        idle = await scene.watch(100)  # other programs may use the machine as well
         watching = asyncio.create_task(scene.watch())
         yield scene
         assert not watching.done()
         watching.cancel()
-        assert scene.slowest < READY_SECONDS
+        assert scene.slowest < READY_SECONDS + 2 * idle
 
 
 async def test_changes_of_arguments_over_http(scene: Scene) -> None:
-    for name in BOMBS.keys() - {"draft 4"}:  # which has no "if"
+    for name in SENT:
         schema, arguments = armed(name)
-        tool = {"name": "deploy", "arguments": dict.fromkeys(arguments, 0) | {"quiet": True}, "schema": schema}
+        tool = {"name": "deploy", "arguments": dict.fromkeys(arguments, "x") | {"quiet": True}, "schema": schema}
         asked = await scene.asked(tool=tool, decisions=["approve", "edit", "reject"])
         body = {"decision": "edit", "arguments": arguments, "as": "U000ALICE"}
         answer = await scene.operator.ask("POST", f"/requests/{asked['id']}/decide", json=body)
-        assert (answer.status_code, answer.json()["error"]["fields"]) == (422, {"arguments": TOO_COSTLY}), name
+        assert (answer.status_code, answer.json()["error"].get("fields")) == (422, {"arguments": TOO_COSTLY}), name
         await scene.operator.post(f"/requests/{asked['id']}/decide", {"decision": "reject", "as": "U000ALICE"})
 
 
@@ -175,7 +179,8 @@ async def test_changes_of_arguments_in_slack(scene: Scene) -> None:
 async def test_patterns_of_forms_in_slack(scene: Scene) -> None:
     for pattern in PATTERNS:
         field = {"name": "text", "type": "textarea", "pattern": pattern}
-        asked = await scene.asked(fields=[field], decisions=["answer", "reject"])
+        others = [{"name": f"more{n}"} for n in range(9)]  # so that it opens as a form of its own
+        asked = await scene.asked(fields=[field, *others], decisions=["answer", "reject"])
         if "error" in asked:
             assert "this one takes too long to check" in asked["error"], pattern
             continue
