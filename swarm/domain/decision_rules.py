@@ -8,6 +8,7 @@ from typing import Final
 
 import orjson
 
+from swarm.domain.edited_arguments import TOO_COSTLY, argument_problem
 from swarm.domain.errors import Invalid
 from swarm.domain.model.grants import GRANTS, Grant, GrantCovers
 from swarm.domain.model.requests import (
@@ -33,6 +34,7 @@ from swarm.domain.model.requests import (
     ToolRequest,
     is_json,
 )
+from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
 from swarm.domain.text.diffs import unified
 from swarm.domain.tool_names import tool_name_problem
 
@@ -200,6 +202,8 @@ def check_new(request: NewRequest) -> None:
         problems["request"] = "text without lone surrogates, and numbers of at most 64 bits"
     elif request.tool:
         problems |= _size_problems(request.tool)
+        if HumanDecision.EDIT in request.decisions and not problems:
+            problems |= dict(_schema_problems(request.tool))
     if len(request.prompt) > MAX_PROMPT_CHARACTERS:
         problems["prompt"] = f"at most {MAX_PROMPT_CHARACTERS:,} characters, because people read all of it"
     if HumanDecision.EDIT in request.decisions and request.tool and request.tool.diffs:
@@ -233,3 +237,19 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
                 yield f"fields.{form_field.name}", "options to choose from"
             elif len(form_field.options) > MAX_OPTIONS:
                 yield f"fields.{form_field.name}", f"at most {MAX_OPTIONS} options"
+            elif len({option.value for option in form_field.options}) < len(form_field.options):
+                yield f"fields.{form_field.name}", "options with different values, because an answer is one value"
+    steps = WorkLimit()
+    for form_field in fields:
+        try:
+            fits_pattern(form_field.pattern or "", "", steps)
+        except TooCostly:
+            yield f"fields.{form_field.name}", "a shorter pattern, or none: this one takes too long to check"
+            return
+
+
+def _schema_problems(tool: ToolRequest | None) -> Iterable[tuple[str, str]]:
+    """Refuses a schema with which nobody could change arguments: the call's own take too long to check."""
+    problem = argument_problem(tool, tool.arguments) if tool else None
+    if problem and problem[1] == TOO_COSTLY:
+        yield "tool.schema", "a simpler schema, or none, or no 'edit': the arguments take too long to check against it"

@@ -6,22 +6,28 @@ they were, whatever a form would make of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
-from swarm.domain.forms import fill, fits_pattern
+from swarm.domain.forms import fill
 from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRequest, is_json
+from swarm.domain.patterns import TooCostly, WorkLimit
+from swarm.domain.schema_checks import SchemaCheck, Unusable
 from swarm.domain.schema_forms import field_of, fields_of, json_text
 
 ARGUMENTS: Final = "arguments"
 """The name of the only field of a call whose arguments are edited as one JSON text."""
 
+TOO_COSTLY: Final = (
+    "These arguments take too long to check against the schema that the agent gives for them, so they cannot be "
+    "changed. Decide about the call as it is, or ask for another one."
+)
+
+_TEXTS: Final = (FieldType.TEXT, FieldType.TEXTAREA)
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
-_PATTERNS_OF_NAMES: Final = ("patternProperties", "unevaluatedProperties")
-"""Keywords that are left to the asker, because they match names with expressions that can need exponential time."""
 
 
 def argument_fields(tool: ToolRequest) -> tuple[FormField, ...]:
@@ -45,6 +51,7 @@ def changed_arguments(tool: ToolRequest, given: Mapping[str, Any]) -> tuple[dict
         return _whole_arguments(given), {}
     arguments: dict[str, Any] = {}
     problems: dict[str, str] = dict.fromkeys(given.keys() - fields.keys(), "there is no such argument")
+    steps = WorkLimit()
     for name, field in fields.items():
         value = given.get(name)
         if name not in given or _is_untouched(tool, field, value):
@@ -53,53 +60,38 @@ def changed_arguments(tool: ToolRequest, given: Mapping[str, Any]) -> tuple[dict
             arguments[name] = _parsed(name, value)
         elif value in _EMPTY and isinstance(tool.arguments.get(name), str):
             arguments[name] = ""
+        elif field.type in _TEXTS and value is not None and not isinstance(value, str):
+            arguments[name] = value  # the schema says what it may be, and Slack sends only texts
         else:
-            filled = fill([replace(field, required=False)], {name: value})
+            filled = fill([replace(field, required=False)], {name: value}, steps)
             problems |= filled.problems
             arguments |= filled.values
     return arguments, problems
 
 
-def argument_problem(tool: ToolRequest, arguments: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Returns the name of the first argument that the tool's schema does not allow, and why; None if all fit."""
+def argument_problem(
+    tool: ToolRequest, arguments: Mapping[str, Any], steps: WorkLimit | None = None
+) -> tuple[str, str] | None:
+    """Returns the name of the first argument that the tool's schema does not allow, and why; None if all fit.
+
+    A schema that takes too long to check allows no changes: nobody could tell whether they fit.
+    """
     if not is_json(arguments):
         return (ARGUMENTS, "Enter numbers of at most 64 bits.")
     if not tool.schema:
         return None
-    from jsonschema import Draft202012Validator, FormatChecker  # loading it takes a while, and few decisions need it
-    from jsonschema.exceptions import SchemaError, ValidationError
-    from jsonschema.validators import extend
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
-    def pattern(_: object, wanted: object, value: object, __: object) -> Iterator[ValidationError]:
-        if isinstance(value, str) and isinstance(wanted, str) and not fits_pattern(wanted, value):
-            yield ValidationError(f"Enter a text that fits the pattern {wanted}.")
-
-    def additional(validator: Any, part: object, value: object, schema: Mapping[str, Any]) -> Iterator[ValidationError]:
-        if "patternProperties" not in schema:
-            yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, part, value, schema)
-
-    ours = {"pattern": pattern, "additionalProperties": additional, **dict.fromkeys(_PATTERNS_OF_NAMES)}
-    limited = extend(Draft202012Validator, ours)  # type: ignore[no-untyped-call]
-    schema = _of_one_dialect(tool.schema)
     try:
-        Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
-        # The schema is untrusted: the empty registry keeps it from loading other schemas from anywhere.
-        limited(schema, registry=Registry()).validate(dict(arguments))
-    except ValidationError as wrong:
-        return (str(wrong.absolute_path[0]) if wrong.absolute_path else ARGUMENTS, wrong.message[:500])
-    except (SchemaError, Unresolvable, RecursionError):
+        errors = SchemaCheck(tool.schema, steps).errors(dict(arguments))
+    except TooCostly:
+        return (ARGUMENTS, TOO_COSTLY)
+    except Unusable:
         return None  # the asker validates its own call
-    return None
+    if not errors:
+        return None
+    from jsonschema.exceptions import best_match
 
-
-def _of_one_dialect(schema: Any) -> Any:
-    """Returns a schema whose parts name no dialect, because its validator would replace the limited one."""
-    if isinstance(schema, Mapping):
-        is_name = isinstance(schema.get("$schema"), str)
-        return {name: _of_one_dialect(part) for name, part in schema.items() if not (is_name and name == "$schema")}
-    return [_of_one_dialect(part) for part in schema] if isinstance(schema, list | tuple) else schema
+    wrong = best_match(errors)
+    return (str(wrong.absolute_path[0]) if wrong.absolute_path else ARGUMENTS, wrong.message[:500])
 
 
 def _is_untouched(tool: ToolRequest, field: FormField, value: object) -> bool:

@@ -1,7 +1,7 @@
 """Validates what people enter into forms.
 
 Values come as text from Slack and as JSON from the API. Both become the type of their field. Values and patterns are
-untrusted: patterns are matched by an engine that needs linear time.
+untrusted: all patterns of a form together may cost a limited amount of work.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Annotated, Any, Final
 
-from pydantic import AnyHttpUrl, StringConstraints, TypeAdapter, ValidationError
-from pydantic_core import SchemaError
+from pydantic import AnyHttpUrl, StringConstraints, TypeAdapter
 
 from swarm.domain.model.requests import MAX_TEXT_CHARACTERS, FieldType, FormField
+from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern, is_valid
 
 _URL: Final = TypeAdapter(AnyHttpUrl)
 _EMAIL: Final = TypeAdapter(Annotated[str, StringConstraints(pattern=r"^[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+$")])
+_CHOICES: Final = frozenset({FieldType.SELECT, FieldType.MULTISELECT})
 _WORDS: Final = {
     "true": True,
     "yes": True,
@@ -43,13 +43,18 @@ class _Wrong(ValueError):
     """A value that a field does not take. The message says what is expected."""
 
 
-def fill(fields: Sequence[FormField], given: Mapping[str, Any]) -> FilledForm:
-    """Converts and checks the values of a form. Absent and empty values of optional fields are left out."""
+def fill(fields: Sequence[FormField], given: Mapping[str, Any], steps: WorkLimit | None = None) -> FilledForm:
+    """Converts and checks the values of a form. Absent and empty values of optional fields are left out.
+
+    The work is limited, so that it fits into a transaction. ``steps``: shared with other checks.
+    """
+    steps = steps or WorkLimit()
     values: dict[str, Any] = {}
     problems = dict.fromkeys(given.keys() - {one.name for one in fields}, "there is no such field")
     for form_field in fields:
         try:
             value = _value(form_field, given.get(form_field.name))
+            _check_pattern(form_field, value, steps)
         except _Wrong as wrong:
             problems[form_field.name] = str(wrong)
         else:
@@ -146,33 +151,18 @@ def _text(form_field: FormField, given: Any) -> str:
         raise _Wrong(f"Enter at most {most:,} characters.")
     if form_field.min is not None and len(text) < form_field.min:
         raise _Wrong(f"Enter at least {form_field.min:g} characters.")
-    if form_field.type is FieldType.URL and not _fits(_URL, text):
+    if form_field.type is FieldType.URL and not is_valid(_URL, text):
         raise _Wrong("Enter a link that begins with https:// or http://.")
-    if form_field.type is FieldType.EMAIL and not _fits(_EMAIL, text):
+    if form_field.type is FieldType.EMAIL and not is_valid(_EMAIL, text):
         raise _Wrong("Enter an e-mail address.")
-    if form_field.pattern and not fits_pattern(form_field.pattern, text):
-        raise _Wrong(f"Enter a text that fits the pattern {form_field.pattern}.")
     return text
 
 
-def fits_pattern(pattern: str, text: str) -> bool:
-    """Whether a part of a text matches a regular expression. An expression that the engine does not support fits."""
-    kind = _pattern(pattern)
-    return kind is None or _fits(kind, text)
-
-
-def _fits(kind: TypeAdapter[Any], text: str) -> bool:
+def _check_pattern(form_field: FormField, value: Any, steps: WorkLimit) -> None:
+    if not form_field.pattern or not isinstance(value, str) or form_field.type in _CHOICES:
+        return
     try:
-        kind.validate_python(text)
-    except ValidationError:
-        return False
-    return True
-
-
-@lru_cache(maxsize=256)
-def _pattern(pattern: str) -> TypeAdapter[Any] | None:
-    """Returns a check for a regular expression; None for an expression that the engine does not support."""
-    try:
-        return TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)])
-    except SchemaError:
-        return None
+        if not fits_pattern(form_field.pattern, value, steps):
+            raise _Wrong(f"Enter a text that fits the pattern {form_field.pattern}.")
+    except TooCostly:
+        raise _Wrong("Enter a shorter text: this one takes too long to compare with the field's pattern.") from None

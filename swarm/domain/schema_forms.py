@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from swarm.domain.model.requests import (
@@ -46,23 +47,23 @@ _OF_TEXT: Final = ("minLength", "maxLength")
 
 
 def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
-    """Returns the fields for an object's properties, in order. A schema of something else has none."""
+    """Returns the fields for an object's properties, in order. A schema of something else has none.
+
+    No field is left out: a form with too many of them, or with a name that is too long, cannot be asked. A required
+    name without a property becomes a text.
+    """
     properties, required = schema.get("properties"), schema.get("required")
-    names = required if isinstance(required, list) else []
+    names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     if not isinstance(properties, dict):
         return ()
-    found = (
-        field_of(name, part, required=name in names)
-        for name, part in properties.items()
-        if isinstance(part, dict) and 0 < len(name) <= MAX_NAME_CHARACTERS
-    )
-    return tuple(found)[:MAX_FIELDS]
+    parts = islice((properties | {name: {} for name in names if name not in properties}).items(), MAX_FIELDS + 1)
+    return tuple(field_of(name, part if isinstance(part, dict) else {}, required=name in names) for name, part in parts)
 
 
 def field_of(name: str, schema: Mapping[str, Any], *, required: bool) -> FormField:
     """Returns the field for one property."""
     schema = _without_null(schema)
-    kind, choices = _kind(schema), tuple(_options(schema))
+    kind, choices = _kind(schema), tuple(dict.fromkeys(_options(schema)))
     low, high = _LIMITS.get(kind, _OF_TEXT)
     default = schema.get("default")
     return FormField(
@@ -152,7 +153,7 @@ def _options(schema: Mapping[str, Any]) -> Iterator[Option]:
     values, names = source.get("enum"), source.get("enumNames")
     if isinstance(values, list):
         labels = names if isinstance(names, list) else []
-        for place, value in enumerate(values[:MAX_OPTIONS]):
+        for place, value in enumerate(values[: MAX_OPTIONS + 1]):
             if isinstance(value, str | int | float) and not isinstance(value, bool):
                 yield Option(value=str(value), label=_line(labels[place]) if place < len(labels) else "")
         return

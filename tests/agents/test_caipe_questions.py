@@ -77,7 +77,7 @@ async def old() -> AsyncIterator[Served]:
 async def test_a_form_keeps_all_that_the_service_says_of_its_fields(both: Served) -> None:
     (asked,) = await both.asked("form")
     stored = request(asked)
-    assert (stored.prompt, stored.decisions) == ("Please configure:", (D.ANSWER, D.REJECT))
+    assert (stored.prompt, stored.decisions) == (f"Please configure:\n\nAsked by {AGENT}", (D.ANSWER, D.REJECT))
     assert stored.fields == (
         FormField(name="repo", label="Repository", required=True, placeholder="a/b"),
         FormField(name="replicas", type=FieldType.NUMBER, default=3),

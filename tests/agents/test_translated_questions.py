@@ -117,7 +117,8 @@ def test_forms_of_older_agents(old: Fields) -> None:
     (told,) = translated({**FINISHED, **old})
     assert isinstance(told, Interrupted)
     (asked,) = told.asked
-    assert (asked.id, asked.prompt, asked.reason) == ("i1", "Where?", "input")
+    asker = "\n\nAsked by gh" if "gh" in json.dumps(old) else ""
+    assert (asked.id, asked.prompt, asked.reason) == ("i1", f"Where?{asker}", "input")
     assert asked.fields == (
         FormField(name="repo", label="Repository", required=True, description="Which?"),
         FormField(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -11,15 +12,18 @@ import pytest
 
 from swarm.domain.answers.events import Asked, Interrupted
 from swarm.domain.button_actions import SessionStopped
-from swarm.domain.errors import Invalid
+from swarm.domain.edited_arguments import TOO_COSTLY
+from swarm.domain.errors import Conflict, Invalid, SwarmError
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import (
+    Decide,
     DecisionPolicy,
     DecisionRule,
     FieldType,
     FormField,
     HumanDecision,
     HumanRequest,
+    RequestAnswer,
     RequestStatus,
     ResumeStatus,
     ToolRequest,
@@ -29,12 +33,14 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.shown_requests import HIDDEN
+from swarm.services.requests import deciding
 from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from tests.services.test_requests import FORM, PUSH, Asking
 from tests.support.conversing import status
 from tests.support.live import Scripted, ends, hired, playing, says
 from tests.support.scan import places_of
+from tests.support.schema_bombs import BOMBS, HARMLESS
 from tests.support.tasks import asked_and_handed, is_work, work_of
 from tests.support.world import BOT, World, delete
 
@@ -65,6 +71,93 @@ async def test_a_schemas_pattern_cannot_keep_the_coordinator_busy(dialect: dict[
             await asking.decide(request, D.EDIT, arguments={"a": {"b": "a" * 40 + "!"}})
     now = await asking.decide(request, D.EDIT, arguments={"a": {"b": "aa"}})
     assert now.arguments == {"a": {"b": "aa"}}
+
+
+def hidden(name: str) -> tuple[ToolRequest, dict[str, Any]]:
+    """A call whose schema costs much only for other arguments than the shown ones, and such arguments."""
+    schema, arguments = BOMBS[name]
+    kept = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
+    known = {"properties": {"a": {}, "b": {}}, "if": {"required": ["quiet"]}, "then": {}, "else": schema}
+    return ToolRequest(name="t", arguments={"quiet": True}, schema=known | kept), arguments
+
+
+@pytest.mark.req("SEC-09")
+@pytest.mark.parametrize("name", ["anyOf", "dependentSchemas", "dependencies", "propertyNames", "required"])
+async def test_a_change_that_takes_too_long_to_check_is_refused_and_the_call_can_still_be_decided(
+    name: str, asking: Asking
+) -> None:
+    tool, arguments = hidden(name)
+    request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT, D.REJECT))
+    with pytest.raises(Invalid) as refused:
+        await asking.decide(request, D.EDIT, arguments=arguments)
+    assert refused.value.fields == {"arguments": TOO_COSTLY}
+    assert (await asking.decide(request)).status is RequestStatus.APPROVED
+
+
+@pytest.mark.req("SEC-09")
+async def test_an_asker_with_such_a_schema_reads_what_to_do(asking: Asking) -> None:
+    schema, arguments = BOMBS["oneOf"]
+    tool = ToolRequest(name="t", arguments=arguments, schema=schema)
+    with pytest.raises(Invalid) as refused:
+        await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
+    assert refused.value.fields["tool.schema"].startswith("a simpler schema, or none")
+    assert (await asking.ask(tool=tool, decisions=(D.APPROVE, D.REJECT))).is_open
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("SEC-09")
+async def test_while_arguments_are_checked_everything_else_is_written(
+    asking: Asking, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.EDIT))
+    checking, goes_on, checked = threading.Event(), threading.Event(), deciding._checked
+
+    def slowly(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
+        checking.set()
+        assert goes_on.wait(30)
+        return checked(request, wish)
+
+    monkeypatch.setattr(deciding, "_checked", slowly)
+    decision = asyncio.create_task(asking.decide(request, D.EDIT, arguments={"branch": "dev"}))
+    try:
+        async with asyncio.timeout(20):
+            assert await asyncio.to_thread(checking.wait, 10)
+            await world.says(f"{BOT} and what else?")
+    finally:
+        goes_on.set()
+    assert (await decision).arguments == {"branch": "dev"}
+
+
+@pytest.mark.req("SEC-09")
+async def test_what_was_checked_counts_only_for_the_question_as_it_was(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = DecisionPolicy(users=("U1", "U2"), need=2)
+    request = await asking.ask(fields=FORM, decisions=(D.ANSWER,), policy=policy)
+    checked, begun, goes_on = deciding._checked, threading.Event(), threading.Event()
+
+    def slowly(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
+        if wish.person == "U2":
+            begun.set()
+            assert goes_on.wait(30)
+        return checked(request, wish)
+
+    monkeypatch.setattr(deciding, "_checked", slowly)
+    second = asyncio.create_task(asking.decide(request, D.ANSWER, "U2", values={"part": "tests"}))
+    assert await asyncio.to_thread(begun.wait, 10)
+    await asking.decide(request, D.ANSWER, "U1", values={"part": "code"})
+    goes_on.set()
+    with pytest.raises(Conflict, match="in the meantime"):
+        await second
+    assert (await asking.now(request)).is_open
+
+
+@pytest.mark.req("HITL-04")
+@pytest.mark.parametrize("name", HARMLESS)
+async def test_a_change_that_only_the_asker_can_check_reaches_the_asker(name: str, asking: Asking) -> None:
+    schema, arguments = HARMLESS[name]
+    request = await asking.ask(tool=ToolRequest(name="t", schema=schema), decisions=(D.APPROVE, D.EDIT))
+    assert (await asking.decide(request, D.EDIT, arguments=arguments)).arguments == arguments
 
 
 async def test_a_schema_loads_no_other_schema(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:

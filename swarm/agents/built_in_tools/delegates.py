@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,7 @@ from swarm.agents.built_in_tools.coding_programs import (
     could_not_connect,
     kiro_cli,
 )
-from swarm.agents.built_in_tools.work_tree import ToolRefused, WorkTree, answering, plain
+from swarm.agents.built_in_tools.work_tree import ResolvedPath, ToolRefused, WorkTree, answering, plain, refusing
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
 from swarm.processes.captured import Ran, run_program
@@ -137,11 +138,18 @@ class _Delegate:
             ),
             parameters=_PARAMETERS,
             call=answering(self.run),
+            refuse=refusing(self.allowed),
         )
 
-    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+    @asynccontextmanager
+    async def allowed(self, arguments: Mapping[str, Any]) -> AsyncIterator[tuple[str, ResolvedPath]]:
+        """Holds what a call needs. Raises ToolRefused for a call that is not possible here."""
         task = _task(arguments["task"])
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
+            yield task, folder
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        async with self.allowed(arguments) as (task, folder):
             _log.info("work is delegated", action="tool_delegate", tool=self.name, folder=folder.path)
             ran, output = await self._ran(task, folder.by_descriptor)
         answer = self._answer(ran, output)

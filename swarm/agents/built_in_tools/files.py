@@ -6,12 +6,21 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from swarm.agents.built_in_tools.work_tree import ResolvedPath, ToolRefused, WorkTree, answering, is_git_data, plain
+from swarm.agents.built_in_tools.work_tree import (
+    Outside,
+    ResolvedPath,
+    ToolRefused,
+    WorkTree,
+    answering,
+    is_git_data,
+    plain,
+    refusing,
+)
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.clock import new_id
 from swarm.processes.child import to_the_end
@@ -80,6 +89,7 @@ def file_tools(root: Path, *, most_bytes: int = _MOST_BYTES) -> tuple[Tool, Tool
         ),
         parameters=_WRITE_PARAMETERS,
         call=answering(files.write),
+        refuse=refusing(files.allowed_write),
     )
     return read, write
 
@@ -93,10 +103,30 @@ class _Files:
         path, first, limit = arguments["path"], int(arguments.get("offset") or 1), arguments.get("limit")
         return ToolAnswer(text=await to_the_end(asyncio.to_thread(self._read, path, first, limit)))
 
-    async def write(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+    @contextlib.asynccontextmanager
+    async def allowed_write(self, arguments: Mapping[str, Any]) -> AsyncIterator[None]:
+        """Raises ToolRefused for a call that is not possible here. A call makes missing folders."""
+        self._content_of(arguments)
+        with contextlib.ExitStack() as opened:
+            try:
+                place = opened.enter_context(self.tree.place(arguments["path"]))
+            except ToolRefused as refusal:
+                if isinstance(refusal, Outside):
+                    raise
+            else:
+                _check_not_git(place)
+                if place.found is not None:
+                    _check_plain(place, arguments["path"])
+            yield
+
+    def _content_of(self, arguments: Mapping[str, Any]) -> bytes:
         content = plain(arguments["content"], "The content").encode()
         if len(content) > self.most_bytes:
             raise ToolRefused(f"That is {len(content):,} bytes; at most {self.most_bytes:,} can be written at once.")
+        return content
+
+    async def write(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        content = self._content_of(arguments)
         append = bool(arguments.get("append"))
         return ToolAnswer(text=await to_the_end(asyncio.to_thread(self._write, arguments["path"], content, append)))
 

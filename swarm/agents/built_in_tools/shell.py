@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from swarm.agents.built_in_tools.work_tree import ToolRefused, WorkTree, answering, plain, program_answer
+from swarm.agents.built_in_tools.work_tree import (
+    ResolvedPath,
+    ToolRefused,
+    WorkTree,
+    answering,
+    plain,
+    program_answer,
+    refusing,
+)
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.processes.captured import run_program
 
@@ -59,6 +68,7 @@ def shell_tool(
         ),
         parameters=_parameters(names),
         call=answering(shell.run),
+        refuse=refusing(shell.allowed),
     )
 
 
@@ -90,16 +100,23 @@ class _Shell:
     timeout_seconds: float
     most_bytes: int
 
-    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+    @asynccontextmanager
+    async def allowed(self, arguments: Mapping[str, Any]) -> AsyncIterator[tuple[list[str], ResolvedPath]]:
+        """Holds what a call needs. Raises ToolRefused for a call that is not possible here."""
         name, args = arguments["command"], [plain(word, "An argument") for word in arguments.get("args") or ()]
         if name not in self.commands:
             raise ToolRefused(f"{name} is not among the allowed commands: {', '.join(sorted(self.commands))}.")
         if (program := shutil.which(name, path=self.env.get("PATH"))) is None:
             raise ToolRefused(f"{name} is allowed but not installed here.")
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
+            yield [program, *args], folder
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        name = arguments["command"]
+        async with self.allowed(arguments) as (argv, folder):
             _log.info("a command", action="tool_command", command=name)
             ran = await run_program(
-                [program, *args],
+                argv,
                 cwd=folder.by_descriptor,
                 env=self.env,
                 timeout_seconds=self.timeout_seconds,

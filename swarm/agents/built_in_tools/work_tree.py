@@ -14,11 +14,12 @@ import re
 import stat
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from swarm.agents.toolbox.tool import CallTool, ToolAnswer, failed
+from swarm.agents.toolbox.tool import CallTool, RefuseCall, ToolAnswer, failed
 from swarm.domain.text.characters import without_escapes
 from swarm.processes.captured import Ran
 
@@ -39,12 +40,27 @@ def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> Call
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
             return await act(arguments)
-        except ToolRefused as refusal:
-            return failed(str(refusal))
-        except OSError as error:
-            return failed(f"It failed: {_reason(error)}.")
+        except (ToolRefused, OSError) as error:
+            return _failure(error)
 
     return call
+
+
+def refusing(allowed: Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Any]]) -> RefuseCall:
+    """Returns the refusals of a tool, given what it enters before it acts."""
+
+    async def refuse(arguments: Mapping[str, Any]) -> ToolAnswer | None:
+        try:
+            async with allowed(arguments):
+                return None
+        except (ToolRefused, OSError) as error:
+            return _failure(error)
+
+    return refuse
+
+
+def _failure(error: ToolRefused | OSError) -> ToolAnswer:
+    return failed(f"It failed: {_reason(error)}." if isinstance(error, OSError) else str(error))
 
 
 def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:

@@ -24,7 +24,7 @@ import orjson
 
 from swarm.agents.builtin.recording import recorded
 from swarm.agents.builtin.run import BuiltinRun
-from swarm.agents.toolbox.arguments import checked, mended
+from swarm.agents.toolbox.arguments import mended_and_checked
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, answered, failed, not_for_strangers
 from swarm.domain.answers.events import Asked, Decided
 from swarm.domain.answers.questions import NOBODY_DECIDED, REASON, TOOL_CALL, tool_of_call
@@ -153,7 +153,7 @@ class _Settling:
     async def all(self) -> None:
         decisions = {decided.interrupt_id: decided for decided in self.run.input.decided}
         outcomes = [
-            (call, self._outcome(call, decisions[call.call_id]))
+            (call, await self._outcome(call, decisions[call.call_id]))
             for call in self.turn.open_calls
             if call.call_id in decisions
         ]
@@ -165,7 +165,7 @@ class _Settling:
         approved = [(call, found) for call, found in ours if not isinstance(found, ToolAnswer)]
         await asyncio.gather(*(self._make(call, arguments) for call, arguments in approved))
 
-    def _outcome(self, call: SessionMessage, decided: Decided) -> ToolAnswer | dict[str, Any]:
+    async def _outcome(self, call: SessionMessage, decided: Decided) -> ToolAnswer | dict[str, Any]:
         """Returns the arguments of a call to make, or the reason why it is not made."""
         if decided.expired:
             return failed(_EXPIRED)
@@ -181,8 +181,8 @@ class _Settling:
         if refusal := not_for_strangers(tool, by_strangers=self.run.input.origin.by_strangers):
             return refusal
         is_edited = decided.decision is HumanDecision.EDIT and decided.arguments is not None
-        arguments = mended(tool.parameters, dict((decided.arguments if is_edited else call.arguments) or {}))
-        found = checked(tool.parameters, arguments)
+        given = dict((decided.arguments if is_edited else call.arguments) or {})
+        arguments, found = await asyncio.to_thread(mended_and_checked, tool.parameters, given)
         if found.is_fine:
             return arguments
         problems = [*(f"{name} is missing" for name in found.missing), *found.problems]

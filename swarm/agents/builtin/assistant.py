@@ -5,6 +5,7 @@ Tool calls are validated, counted, shortened, shown and stored.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -32,7 +33,7 @@ from swarm.agents.builtin.run import BuiltinRun, Stumbled, asked, questions, unh
 from swarm.agents.models.troubles import label_of
 from swarm.agents.models.usage import limits_of
 from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules
-from swarm.agents.toolbox.arguments import Checked, checked, mended
+from swarm.agents.toolbox.arguments import Checked, mended_and_checked
 from swarm.agents.toolbox.people import CALLER
 from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, failed, not_for_strangers
 from swarm.clock import new_id
@@ -106,14 +107,15 @@ class _RunTools(AbstractToolset[None]):
     ) -> str:
         """Returns the tool's answer, or the reason why the tool was not called.
 
-        A call that a person has to approve is not made: the run ends after the other calls of this step.
+        A call that a person has to approve is not made: the run ends after the other calls of this step. Nobody is
+        asked about a call that would be refused anyway.
         """
         call_id = ctx.tool_call_id or f"{self._run.input.agui_run_id}-{ctx.run_step}"
         chosen = self._tools[name]
-        arguments = mended(chosen.parameters, tool_args)
-        refusal = self._refusal(chosen, arguments, ctx.run_step)
+        arguments, found = await asyncio.to_thread(mended_and_checked, chosen.parameters, tool_args)
+        refusal = self._refusal(chosen, found, ctx.run_step)
         if refusal is None and self._approvals.apply_to(chosen, arguments):
-            refusal = self._asked(chosen, arguments, self._new_id(call_id))
+            refusal = await chosen.refuse(arguments) or self._asked(chosen, arguments, self._new_id(call_id))
         await self._run.begin_call(call_id, name, arguments)
         answer = refusal or await answered(chosen, arguments, self._most_characters)
         await self._run.end_call(call_id, name, arguments, answer)
@@ -147,14 +149,13 @@ class _RunTools(AbstractToolset[None]):
         last = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
         return CONCLUDE if last and self._caps.must_conclude(ctx.run_step - 1, len(last.tool_calls)) else ""
 
-    def _refusal(self, tool: Tool, arguments: dict[str, Any], step: int) -> ToolAnswer | None:
+    def _refusal(self, tool: Tool, found: Checked, step: int) -> ToolAnswer | None:
         if refusal := not_for_strangers(tool, by_strangers=self._run.input.origin.by_strangers):
             return refusal
         if refusal := self._caps.refusal(tool, step):
             return refusal
         if tool.hands_over and self._run.waiting:
             return failed(_WAITS_ALREADY.format(tool=tool.name))
-        found = checked(tool.parameters, arguments)
         return None if found.is_fine else failed(_wrong(tool, found))
 
     def _offered(self, tool: Tool, ctx: RunContext[None]) -> ToolsetTool[None]:

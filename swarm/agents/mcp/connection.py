@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
+import orjson
 import structlog
 from mcp import Client, MCPError
 from mcp.client.session import ClientSession
@@ -43,6 +44,8 @@ _MODES: Final = ("auto", "legacy")  # servers that support only "legacy" should 
 
 _MOST_PAGES: Final = 100
 """A list with more pages counts as endless."""
+
+_MOST_SCHEMA_BYTES: Final = 64 * 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -259,7 +262,8 @@ class McpConnection:
 
 
 async def _read_tools(client: Client) -> dict[str, types.Tool]:
-    """Reads all tools of a server by name. If two have the same name, the first is used.
+    """Reads all tools of a server by name, except those with a schema that takes long to read for each request of a
+    model. If two have the same name, the first is used.
 
     Raises MCPError, ValidationError or McpServerUnusable.
     """
@@ -268,11 +272,21 @@ async def _read_tools(client: Client) -> dict[str, types.Tool]:
     for _ in range(_MOST_PAGES):
         page = await _page(client, cursor)
         for tool in page.tools:
-            tools.setdefault(tool.name, tool)
+            if _is_usable(tool.input_schema):
+                tools.setdefault(tool.name, tool)
+            else:
+                _log.warning("The schema of a tool is too large.", action="mcp_schema", tool=tool.name)
         if page.next_cursor is None:
             return tools
         cursor = page.next_cursor
     raise McpServerUnusable("its list of tools is endless")
+
+
+def _is_usable(schema: Mapping[str, Any]) -> bool:
+    try:
+        return len(orjson.dumps(schema)) <= _MOST_SCHEMA_BYTES
+    except orjson.JSONEncodeError:  # nested too deeply
+        return False
 
 
 async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:

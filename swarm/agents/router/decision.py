@@ -14,7 +14,7 @@ from pydantic_ai import ToolDefinition
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import ModelRequestParameters
 
-from swarm.agents.toolbox.arguments import checked, mended, parameters, read, required
+from swarm.agents.toolbox.arguments import mended_and_checked, parameters, read, required
 from swarm.agents.toolbox.tool import Tool
 
 _BY_NAME: Final = (
@@ -230,8 +230,7 @@ def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Itera
         tool = offered.get(part.tool_name)
         if tool is None:
             continue
-        arguments = mended(tool.parameters, _arguments(part))
-        found = checked(tool.parameters, arguments)
+        arguments, found = mended_and_checked(tool.parameters, _arguments(part))
         if found.is_fine:
             yield PlannedCall(id=part.tool_call_id, tool=tool, arguments=arguments)
         else:

@@ -204,7 +204,9 @@ class _Teller:
         refusal = not_for_strangers(call.tool, by_strangers=run.input.origin.by_strangers)
         refusal = refusal or caps.refusal(call.tool, 1)
         if refusal is None and self._approvals.apply_to(call.tool, call.arguments):
-            refusal = ask(run, call.tool, call.arguments, f"{call.id}-{new_id()}")  # models may repeat ids
+            refusal = await call.tool.refuse(call.arguments) or ask(
+                run, call.tool, call.arguments, f"{call.id}-{new_id()}"
+            )  # models may repeat ids
             if refusal is None:
                 return None
         await run.begin_call(call.id, call.tool.name, call.arguments)
@@ -336,7 +338,7 @@ class Router:
         _log.debug("A router decides.", action="route", run_id=run.input.agui_run_id, messages=messages, tools=offered)
         response = await model_request(self._model, messages, model_request_parameters=offered)
         self._meter.count(run, response)
-        decision = decision_in(response, tools)
+        decision = await asyncio.to_thread(decision_in, response, tools)
         _log.debug(
             "A router has decided.", action="route", run_id=run.input.agui_run_id, response=response, decision=decision
         )

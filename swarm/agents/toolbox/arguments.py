@@ -9,16 +9,18 @@ from itertools import islice
 from typing import Any, Final
 
 import structlog
-from jsonschema import Draft202012Validator, ValidationError
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
+from jsonschema import ValidationError
+
+from swarm.domain.patterns import TooCostly, WorkLimit
+from swarm.domain.schema_checks import SchemaCheck, Unusable
 
 _MOST_PROBLEMS: Final = 5
 """The maximum number of problems reported at once. A model with more errors starts over anyway."""
 
-_NOTHING_ELSE: Final[Registry[Any]] = Registry()
-"""A registry without documents; otherwise the library would fetch the references in a server's schema."""
+TOO_COSTLY: Final = (
+    "they take too long to check, because they or the tool's own schema are too complicated. Give fewer or simpler "
+    "arguments; if that changes nothing, tell people that this tool's schema cannot be used"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -37,11 +39,21 @@ class Checked:
 
 
 def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Checked:
-    """Validates arguments against a tool's parameters. An invalid schema, which is the server's fault, accepts all
-    arguments.
+    """Validates arguments against a tool's parameters, with a limited amount of work.
+
+    An invalid schema, which is the server's fault, accepts all arguments. One that takes too long accepts none.
     """
-    missing = tuple(name for name in required(schema) if _is_missing(schema, arguments, name))
-    return Checked(missing=missing, problems=_problems(schema, arguments, missing))
+    try:
+        return _Parameters(schema).checked(arguments)
+    except TooCostly:
+        _note_broken("it takes too long to check")
+        return Checked(problems=(TOO_COSTLY,))
+
+
+def mended_and_checked(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Checked]:
+    """Returns arguments as they were meant, and what is wrong with them. Takes a while, so not for an event loop."""
+    meant = mended(schema, arguments)
+    return meant, checked(schema, meant)
 
 
 def required(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -50,12 +62,16 @@ def required(schema: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
-def parameters(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Returns the parameters by name, each with its schema. References within the same document are resolved."""
+def parameters(schema: Mapping[str, Any], steps: WorkLimit | None = None) -> Mapping[str, Mapping[str, Any]]:
+    """Returns the parameters by name, each with its schema. References within the same document are resolved.
+
+    Parts whose references cost more than ``steps`` stay as they are.
+    """
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
-    return {str(name): _resolved(schema, part) for name, part in properties.items()}
+    steps = steps or WorkLimit()
+    return {str(name): _resolved(schema, part, steps) for name, part in properties.items()}
 
 
 def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,12 +81,10 @@ def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str,
     and values from a fixed list get the case used in the list. Other arguments are unchanged. Optional arguments that
     are null although the schema does not allow null are left out, because models use null to mean "not given".
     """
-    known, needed = parameters(schema), set(required(schema))
-    return {
-        name: _mended(schema, known.get(name, {}), value)
-        for name, value in arguments.items()
-        if value is not None or name in needed or _fits(schema, known.get(name, {}), None) is not False
-    }
+    try:
+        return _Parameters(schema).mended(arguments)
+    except TooCostly:  # `checked` says so
+        return dict(arguments)
 
 
 def read(text: str) -> Any:
@@ -84,7 +98,69 @@ def read(text: str) -> Any:
         raise ValueError("It is nested too deeply.") from error
 
 
-def _resolved(schema: Mapping[str, Any], part: object, hops: int = 8) -> Mapping[str, Any]:
+class _Parameters:
+    """A tool's parameters, with the work that all checks of one call may do together."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        steps = WorkLimit()
+        self._schema = schema
+        self._check = SchemaCheck(schema, steps)
+        self._known = parameters(schema, steps)
+
+    def checked(self, arguments: Mapping[str, Any]) -> Checked:
+        """Returns what is wrong with arguments. Raises TooCostly."""
+        missing = tuple(name for name in required(self._schema) if self._is_missing(arguments, name))
+        return Checked(missing=missing, problems=self._problems(arguments, missing))
+
+    def mended(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns arguments as they were meant. Raises TooCostly."""
+        needed = set(required(self._schema))
+        return {
+            name: self._mended(self._known.get(name, {}), value)
+            for name, value in arguments.items()
+            if value is not None or name in needed or self._fits(self._known.get(name, {}), None) is not False
+        }
+
+    def _mended(self, part: Mapping[str, Any], value: Any) -> Any:
+        if self._fits(part, value) is not False:
+            return value
+        return next((other for other in _spellings(part, value) if self._fits(part, other)), value)
+
+    def _fits(self, part: Mapping[str, Any], value: Any) -> bool | None:
+        """Returns whether a value fits a part of the schema; None if the schema is invalid."""
+        try:
+            return not self._check.errors(value, part)
+        except Unusable as error:
+            _note_broken(str(error))
+            return None
+
+    def _is_missing(self, arguments: Mapping[str, Any], name: str) -> bool:
+        """Returns whether a required parameter has no value. An empty text is a value if the schema allows it."""
+        if name not in arguments:
+            return True
+        value, part = arguments[name], self._known.get(name, {})
+        if value is None:
+            return not part or not self._fits(part, None)
+        if not isinstance(value, str) or value.strip():
+            return False
+        choices = part.get("enum")
+        return part.get("minLength") != 0 and not (isinstance(choices, list) and value in choices)
+
+    def _problems(self, arguments: Mapping[str, Any], missing: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            json.dumps(dict(arguments), allow_nan=False)
+        except (ValueError, TypeError, RecursionError):
+            return ("they contain something that JSON cannot express",)
+        try:
+            errors = self._check.errors(dict(arguments))
+        except Unusable as error:
+            _note_broken(str(error))
+            return ()
+        wrong = (error for error in errors if not _is_about(error, arguments, missing))
+        return tuple(_clause(error) for error in islice(wrong, _MOST_PROBLEMS))
+
+
+def _resolved(schema: Mapping[str, Any], part: object, steps: WorkLimit, hops: int = 8) -> Mapping[str, Any]:
     if not isinstance(part, Mapping):
         return {}
     reference = part.get("$ref")
@@ -93,18 +169,18 @@ def _resolved(schema: Mapping[str, Any], part: object, hops: int = 8) -> Mapping
     found: object = schema
     for step in reference.removeprefix("#/").split("/"):
         found = found.get(step) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        return part
+    try:
+        steps.spend((len(part) + len(found) + len(reference)) / 100)
+    except TooCostly:
+        return part
     beside = {key: value for key, value in part.items() if key != "$ref"}
-    return {**_resolved(schema, found, hops - 1), **beside} if isinstance(found, Mapping) else part
+    return {**_resolved(schema, found, steps, hops - 1), **beside}
 
 
 def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is not a number.")
-
-
-def _mended(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> Any:
-    if _fits(schema, part, value) is not False:
-        return value
-    return next((other for other in _spellings(part, value) if _fits(schema, part, other)), value)
 
 
 def _spellings(part: Mapping[str, Any], value: Any) -> Iterator[Any]:
@@ -123,50 +199,8 @@ def _spellings(part: Mapping[str, Any], value: Any) -> Iterator[Any]:
         yield str(value)
 
 
-def _fits(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> bool | None:
-    """Returns whether a value fits a part of a schema; None if the schema is invalid."""
-    try:
-        return bool(_validator(schema).evolve(schema=dict(part)).is_valid(value))
-    except Exception as error:  # noqa: BLE001 - see `_problems`
-        _note_broken(error)
-        return None
-
-
-def _is_missing(schema: Mapping[str, Any], arguments: Mapping[str, Any], name: str) -> bool:
-    """Returns whether a required parameter has no value. An empty text is a value if the schema allows it."""
-    if name not in arguments:
-        return True
-    value, part = arguments[name], parameters(schema).get(name, {})
-    if value is None:
-        return not part or not _fits(schema, part, None)
-    if not isinstance(value, str) or value.strip():
-        return False
-    choices = part.get("enum")
-    return part.get("minLength") != 0 and not (isinstance(choices, list) and value in choices)
-
-
-def _problems(schema: Mapping[str, Any], arguments: Mapping[str, Any], missing: tuple[str, ...]) -> tuple[str, ...]:
-    try:
-        json.dumps(dict(arguments), allow_nan=False)
-    except (ValueError, TypeError, RecursionError):
-        return ("they contain something that JSON cannot express",)
-    try:
-        validator = _validator(schema)
-        validator.check_schema(dict(schema))
-        errors = (error for error in validator.iter_errors(dict(arguments)) if not _is_about(error, arguments, missing))
-        return tuple(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
-    except Exception as error:  # noqa: BLE001 - a server writes the schema, and may have the library raise anything
-        _note_broken(error)
-        return ()
-
-
-def _note_broken(error: Exception) -> None:
-    _log.debug("The schema of a tool's parameters is not usable.", action="schema", error=str(error))
-
-
-def _validator(schema: Mapping[str, Any]) -> Validator:
-    dialect = validator_for(dict(schema), default=Draft202012Validator)
-    return dialect(dict(schema), registry=_NOTHING_ELSE)
+def _note_broken(why: str) -> None:
+    _log.debug("The schema of a tool's parameters is not usable.", action="schema", error=why[:500])
 
 
 def _is_about(error: ValidationError, arguments: Mapping[str, Any], missing: tuple[str, ...]) -> bool:

@@ -51,6 +51,16 @@ CallTool = Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]
 A cancelled call leaves no process and no connection behind.
 """
 
+RefuseCall = Callable[[Mapping[str, Any]], Awaitable[ToolAnswer | None]]
+"""Returns why a tool would refuse a call, so that nobody is asked to approve it; None if it would not. Does nothing
+else. The call itself checks again.
+"""
+
+
+async def refuse_nothing(arguments: Mapping[str, Any]) -> ToolAnswer | None:
+    """Returns None: only the call itself can tell."""
+    return None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
@@ -60,6 +70,7 @@ class Tool:
     description: str  # purpose and use, for the model
     parameters: Mapping[str, Any]  # a JSON Schema whose type is "object"
     call: CallTool
+    refuse: RefuseCall = refuse_nothing
     server: str = ""  # the MCP server that provides the tool; empty: none
     server_name: str = ""  # the tool's name at its MCP server, which may differ from the name for models
     most_calls: int | None = None  # in one run; None for no limit

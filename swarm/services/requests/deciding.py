@@ -2,7 +2,8 @@
 
 Who may act: the people whom the request's policy names, checked against the stored record at the moment of the
 decision, and the operator. Guarantee: one decision counts, whoever presses first, however often and wherever; the next
-person is told who it was. Refused attempts change nothing but the audit.
+person is told who it was. Refused attempts change nothing but the audit. What people enter is compared with the schemas
+and patterns of others before the transaction, which stores it only for the same question.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from swarm.domain.model.requests import (
     RequestAnswer,
     RequestStatus,
     RequestStep,
+    ToolRequest,
 )
 from swarm.domain.model.threads import Author, Standing
 from swarm.domain.operating_policy import OperatingPolicy
@@ -88,7 +90,7 @@ class RequestDecisions:
 
     async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
         """Returns a request as `show` does, for a person who may decide so now. Raises as `decide`, but for values."""
-        person, members = await self._who(wish, place)
+        _, person, members = await self._who(wish, place)
         refusal = await self._database.read(self._why_not_now, wish, person, members)
         if refusal:
             raise refusal
@@ -108,27 +110,29 @@ class RequestDecisions:
         Raises NotFound, Conflict if it is decided already (with who and when) or too late, Forbidden for who may not
         decide, and Invalid with the names of the fields.
         """
-        person, members = await self._who(wish, place)
-        result = await self._database.write(self._decide, wish, person, members)
+        request, person, members = await self._who(wish, place)
+        # Values and arguments are compared with what others wrote, so not in a transaction, and not on the event loop.
+        checked = await asyncio.to_thread(_checked, request, wish)
+        result = await self._database.write(self._decide, wish, person, members, request, checked)
         if isinstance(result, SwarmError):
             raise result
         _log.info("A person has decided.", action="decide", request=result.id, status=result.status.value)
         return result
 
-    async def _who(self, wish: Decide, place: Place | None) -> tuple[Author | None, GroupMembers]:
-        """Returns the person with what decides on the request, and the members of its groups; None for the operator.
+    async def _who(self, wish: Decide, place: Place | None) -> tuple[HumanRequest, Author | None, GroupMembers]:
+        """Returns the request, the person (None: the operator), and the members of the groups that may decide.
 
         Raises NotFound.
         """
         request, channel, concerned = await self._database.read(self._wanted, wish, place)
         if wish.by_operator:
-            return None, {}
+            return request, None, {}
         if self._standings is None:
             raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
         person = await self._standings.presser(wish.person, wish.team, channel, concerned)
         groups = dict.fromkeys(request.policy.groups)
         found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
-        return person, dict(zip(groups, found, strict=True))
+        return request, person, dict(zip(groups, found, strict=True))
 
     def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
         """Returns the request and its `_place`. Raises NotFound."""
@@ -144,8 +148,15 @@ class RequestDecisions:
         return thread.channel if thread else "", [] if request.policy.names_people else [request.agent]
 
     def _decide(
-        self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
+        self,
+        tx: Transaction,
+        wish: Decide,
+        person: Author | None,
+        members: GroupMembers,
+        shown: HumanRequest,
+        checked: RequestAnswer | SwarmError,
     ) -> HumanRequest | SwarmError:
+        """Stores an answer that was checked for the request as it was then, or notes why it is refused."""
         if person and limited_since(tx, self._team, person.id, self._operating_policy) is not None:  # before any lock
             return RateLimited(LIMITED_TEXT, retry_after_seconds=60)
         request = lock_work(tx, wish.request_id)
@@ -156,7 +167,8 @@ class RequestDecisions:
             return NotRead()
         is_attempt = refusal is not None
         if refusal is None:
-            checked = _checked(request, wish)
+            if _question(request) != _question(shown):
+                return Conflict("Somebody else has decided in the meantime.", hint="Look at it again, then decide.")
             if isinstance(checked, RequestAnswer):
                 covers = self._covers(tx, request, wish, members)
                 return _stored(tx, request, checked, members, covers, self._operating_policy)
@@ -248,8 +260,8 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
         values = filled.values
     elif wish.values and not request.fields:
         return _invalid(dict.fromkeys(wish.values, "there is no such field"))
-    if wish.decision is HumanDecision.EDIT:
-        edits = _edited(request, wish.arguments or _NOTHING)
+    if wish.decision is HumanDecision.EDIT and request.tool:
+        edits = _edited(request.tool, wish.arguments or _NOTHING)
         if isinstance(edits, SwarmError):
             return edits
         arguments = edits
@@ -263,21 +275,25 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
     )
 
 
+def _question(request: HumanRequest) -> tuple[object, ...]:
+    """Returns everything with which an answer is compared."""
+    return request.fields, request.tool, request.decisions, _has_values(request)
+
+
 def _has_values(request: HumanRequest) -> bool:
     return any(answer.values is not None for answer in request.answers)
 
 
-def _edited(request: HumanRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | SwarmError:
+def _edited(tool: ToolRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | SwarmError:
     """Returns the arguments in place of the shown ones, from a form or as JSON. Untouched arguments stay exactly."""
-    assert request.tool is not None  # checked when the request was asked
     try:
-        arguments, problems = changed_arguments(request.tool, given)
+        arguments, problems = changed_arguments(tool, given)
     except ValueError as wrong:
         name, _, problem = str(wrong).partition(": ")
         return _invalid({name: problem})
     if problems:
         return _invalid(problems)
-    problem_of = argument_problem(request.tool, arguments)
+    problem_of = argument_problem(tool, arguments)
     return _invalid(dict([problem_of])) if problem_of else arguments
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from swarm.agents.builtin.agent import NOT_ASKED
 from swarm.agents.toolbox.approval_rules import ApprovalRules
-from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.agents.toolbox.tool import ToolAnswer, failed
 from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
@@ -295,6 +295,21 @@ async def test_arguments_that_do_not_fit_are_the_models_to_correct(db: Database)
     script = Scripted([Calls("erase", {"a": 1})], "Sorry.")
     assert (await went_on(db, run_input("hi"), add, script=script))[-1] == Finished()
     assert "b is missing" in script.told[1].results[0]
+
+
+async def test_nobody_is_asked_for_a_call_that_the_tool_refuses_anyway(db: Database) -> None:
+    erase, script = eraser(), Scripted([Calls("erase", {"path": "/etc"}), Calls("erase", {"path": "a"})], "Sorry.")
+
+    async def refuse(arguments: Mapping[str, Any]) -> ToolAnswer | None:
+        return failed("/etc leads outside.") if arguments["path"] == "/etc" else None
+
+    erase.tool = replace(erase.tool, refuse=refuse)
+    (asked,) = asked_at(await went_on(db, run_input("erase all"), erase, script=script))
+    assert asked.tool
+    assert asked.tool.arguments == {"path": "a"}
+    results = [one for one in await remembering(db).get_messages(SESSION) if one.role is MessageRole.TOOL_RESULT]
+    assert [(one.text, one.failed) for one in results] == [("/etc leads outside.", True)]
+    assert not erase.calls
 
 
 async def test_arguments_that_nobody_could_read_are_refused(db: Database) -> None:

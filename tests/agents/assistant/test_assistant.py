@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from structlog.testing import capture_logs
 
+from swarm.agents.toolbox.arguments import TOO_COSTLY, Checked, mended_and_checked
 from swarm.agents.toolbox.tool import CONCLUDE, ToolAnswer
 from swarm.domain.answers.events import (
     Failed,
@@ -42,6 +44,7 @@ from tests.agents.builtin.making import (
     texts,
 )
 from tests.agents.builtin.scripted import Calls, Holds, Raises, Scripted, Told
+from tests.support.schema_bombs import BOMBS
 
 pytestmark = pytest.mark.req("AGENT-04")
 
@@ -123,6 +126,36 @@ async def test_wrong_arguments_come_back_to_the_model_and_nothing_is_called() ->
     ]
     assert [event.failed for event in events if isinstance(event, ToolEnded)] == [True, False]
     assert memory.blocks[0][2].failed
+
+
+@pytest.mark.req("SEC-09")
+@pytest.mark.parametrize("name", BOMBS)
+async def test_a_schema_that_takes_too_long_to_check_calls_nothing_and_the_model_reads_what_to_do(name: str) -> None:
+    schema, arguments = BOMBS[name]
+    odd = Made("odd", parameters=schema)
+    script = Scripted(Calls("odd", arguments), "I cannot use it.")
+    helper = assistant(script.model, Forgetful(), odd.tool)
+    assert texts(await hear(helper, run_input("do it"))) == ["I cannot use it."]
+    assert script.told[-1].results == [f"odd was not called, because its arguments do not fit: {TOO_COSTLY}."]
+    assert not odd.calls
+
+
+@pytest.mark.req("SEC-09")
+async def test_while_arguments_are_checked_the_other_runs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def noted(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Checked]:
+        threads.append(threading.current_thread().name)
+        return mended_and_checked(schema, arguments)
+
+    monkeypatch.setattr("swarm.agents.builtin.assistant.mended_and_checked", noted)
+    tool = multiply()
+    await hear(
+        assistant(Scripted(Calls("multiply", {"a": 6, "b": 7}), "42").model, Forgetful(), tool.tool), run_input("?")
+    )
+    assert tool.calls
+    assert threads
+    assert threading.current_thread().name not in threads
 
 
 @pytest.mark.parametrize("broken", ["{", "[1]", "7", ""])

@@ -56,9 +56,14 @@ class Place:
         env: dict[str, str] | None = None,
         root: Path | None = None,
     ) -> ToolAnswer:
-        """Call the tool: a subcommand and its arguments."""
+        """Call the tool: a subcommand and its arguments. What it refuses early, it refuses in the same words."""
         tool = git_tool(root or self.root, env=env or clean_environment(os.environ), options=options)
-        return await tool.call({"subcommand": words[0], "args": list(words[1:]), "working_directory": at})
+        arguments = {"subcommand": words[0], "args": list(words[1:]), "working_directory": at}
+        refusal = await tool.refuse(arguments)
+        answer = await tool.call(arguments)
+        assert refusal in (None, answer)
+        self.is_refused = refusal is not None
+        return answer
 
     def hook(self, name: str) -> Path:
         """Make the canary a hook."""

@@ -171,6 +171,16 @@ async def test_a_program_that_vanishes_or_loses_its_leave_later_is_a_clear_failu
 NOTE = 'printf "%s\\n" "$@" >"$NOTES/argv"; cat >"$NOTES/stdin"; pwd >"$NOTES/pwd"; env >"$NOTES/env"'
 
 
+@pytest.mark.req("HITL-04")
+@pytest.mark.parametrize(
+    "given", [{"task": " "}, {"task": "x" * 200_000}, {"task": "Do it.", "working_directory": ".."}]
+)
+async def test_nobody_is_asked_for_what_is_refused_anyway(bench: Bench, given: dict[str, str]) -> None:
+    tool = bench.tool("claude", printing(result()))
+    assert await tool.refuse({"task": "Do it."}) is None
+    assert await tool.refuse(given) == await tool.call(given)
+
+
 async def test_kiro_gets_the_task_as_one_argument(bench: Bench) -> None:
     tool = bench.tool("kiro", f'{NOTE}; echo "$#" >"$NOTES/count"; echo fine')
     task = 'a "b" $(touch canary) `c`; d\ne *'

@@ -42,6 +42,10 @@ class Files:
         """Call file-write."""
         return await self._write.call({"path": path, "content": content, **more})
 
+    async def refuses(self, path: str, content: str) -> ToolAnswer | None:
+        """What file-write would refuse."""
+        return await self._write.refuse({"path": path, "content": content})
+
     def untouched(self) -> bool:
         """Whether nothing happened outside."""
         return {path.name: path.read_text() for path in self.outside.iterdir()} == {"secret": "secret"}
@@ -55,6 +59,25 @@ class Files:
 def files(tmp_path: Path) -> Files:
     """An empty tree."""
     return Files(tmp_path)
+
+
+@pytest.mark.req("HITL-04")
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [("../outside/secret", "x"), ("/etc/x", "x"), (".git/config", "x"), ("a", "x" * (_MOST + 1)), ("d", "")],
+)
+async def test_nobody_is_asked_for_a_write_that_is_refused_anyway(files: Files, path: str, content: str) -> None:
+    for folder in ("d", ".git"):
+        (files.root / folder).mkdir()
+    refusal = await files.refuses(path, content)
+    assert refusal == await files.write(path, content)
+
+
+@pytest.mark.parametrize("path", ["a", "new/folder/a"])
+async def test_asking_whether_a_write_is_refused_writes_nothing(files: Files, path: str) -> None:
+    assert await files.refuses(path, "x") is None
+    assert not files.names()
+    assert not (await files.write(path, "x")).failed
 
 
 async def test_what_is_written_is_read(files: Files) -> None:

@@ -282,6 +282,7 @@ async def test_a_remote_is_one_by_name_and_a_refspec_forces_nothing(place: Place
     answer = await place.say(*said.split(" "))
     assert answer.failed
     assert why in answer.text
+    assert place.is_refused
     assert place.unharmed()
 
 

@@ -67,6 +67,17 @@ async def test_other_commands_are_refused(root: Path, command: str) -> None:
     assert answer == ToolAnswer(text=f"{command} is not among the allowed commands: ls.", failed=True)
 
 
+@pytest.mark.req("HITL-04")
+@pytest.mark.parametrize(
+    "call",
+    [{"command": "cat"}, {"command": "ls", "args": ["a\0b"]}, {"command": "ls", "working_directory": "../x"}],
+)
+async def test_nobody_is_asked_for_what_is_refused_anyway(root: Path, call: dict[str, Any]) -> None:
+    tool = _tool(root, "ls")
+    assert await tool.refuse({"command": "ls"}) is None
+    assert await tool.refuse(call) == await tool.call(call)
+
+
 async def test_a_program_of_that_name_in_the_work_tree_is_not_run(root: Path) -> None:
     (root / "ls").write_text("#!/bin/sh\ntouch ran\n")
     (root / "ls").chmod(0o755)

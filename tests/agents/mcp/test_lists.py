@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
+import mcp_types as types
 import pytest
 from structlog.testing import capture_logs
 
+from swarm.agents.mcp import connection
 from swarm.agents.mcp.servers import McpServers
 from tests.agents.mcp.conftest import (
     QUICK,
@@ -153,3 +156,21 @@ async def test_tools_of_a_list_for_all_servers_keep_their_names_and_none_is_miss
             assert (await call(servers, "two_c")).text == "c {}"
     assert len(two.seen("tools/call")) == 1
     assert not [line for line in lines if line["action"] == "mcp_tools" and line["log_level"] == "warning"]
+
+
+@pytest.mark.req("SEC-09")
+async def test_a_tool_whose_schema_is_too_large_is_not_offered() -> None:
+    class Listing:
+        async def list_tools(self, *, cursor: str | None) -> types.ListToolsResult:
+            deep: dict[str, Any] = {}
+            for _ in range(300):
+                deep = {"allOf": [deep]}
+            large = {"enum": ["x" * 1000] * 70}
+            schemas = {"fine": {"type": "object"}, "large": large, "deep": deep}
+            return types.ListToolsResult(
+                tools=[types.Tool(name=name, input_schema=schema) for name, schema in schemas.items()]
+            )
+
+    with capture_logs() as logs:
+        assert set(await connection._read_tools(cast("Any", Listing()))) == {"fine"}
+    assert [line["tool"] for line in logs] == ["large", "deep"]

@@ -9,6 +9,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
 from swarm.agents.router.decision import OWN, AskBack, Refuse, StopDecision, decision_in
 from swarm.agents.router.router import ANSWER
+from swarm.agents.toolbox.arguments import TOO_COSTLY
 from swarm.domain.answers.events import Failed, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
 from swarm.store.bridge.database import Database
 from tests.agents.builtin import making
@@ -25,6 +26,7 @@ from tests.agents.builtin.making import (
     texts,
 )
 from tests.agents.builtin.scripted import Calls, Reply, Scripted
+from tests.support.schema_bombs import BOMBS
 
 pytestmark = pytest.mark.req("AGENT-01")
 
@@ -162,6 +164,18 @@ async def test_numbers_as_text_are_numbers_and_null_for_an_optional_one_is_nothi
     script = Scripted(Calls("forecast", {"days": "3", "city": "Porto", "unit": None}), "Sunny.")
     await hear(router(script.model, memory, tool.tool), run_input("Porto, 3 days"))
     assert tool.calls == [{"days": 3, "city": "Porto"}]
+
+
+@pytest.mark.req("SEC-09")
+async def test_a_schema_that_takes_too_long_to_check_is_said_and_harms_no_other_tool(memory: Forgetful) -> None:
+    schema, arguments = BOMBS["anyOf"]
+    odd, tool = Made("odd", parameters=schema), multiply()
+    script = Scripted(Calls("odd", arguments), Calls("multiply", {"a": 6, "b": 7}), "42")
+    helper = router(script.model, memory, odd.tool, tool.tool)
+    (said,) = texts(await hear(helper, run_input("do it")))
+    assert TOO_COSTLY in said
+    assert texts(await hear(helper, run_input("6 x 7?"))) == ["42"]
+    assert (odd.calls, tool.calls) == ([], [{"a": 6, "b": 7}])
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from swarm.cli import request_commands
+from swarm.domain.edited_arguments import TOO_COSTLY
 from swarm.domain.model.requests import Decide, DecisionPolicy, DecisionRule, EntryPoint, HumanDecision
 from tests.support.doors import Doors, Visitor, error_of
+from tests.support.schema_bombs import BOMBS
 from tests.support.world import BOT
 
 FORM = [
@@ -200,3 +202,27 @@ async def test_the_commands_show_and_decide(
     assert kinds == ["asked", "decided", "asked", "decided", "granted", "revoked"]
     await asyncio.to_thread(request_commands.audit, limit=1)
     assert "asked" in capsys.readouterr().out
+
+
+@pytest.mark.req("SEC-09")
+async def test_a_schema_that_takes_too_long_to_check_is_said_to_the_asker_and_to_who_decides(
+    doors: Doors, lea: Visitor
+) -> None:
+    schema, arguments = BOMBS["anyOf"]
+    tool = {"name": "t", "arguments": arguments, "schema": schema}
+    decisions = ["approve", "edit", "reject"]
+    message = await doors.world.says(f"{BOT} hello")
+    (trigger,) = [one for one in await lea.poll() if one["kind"] == "slack_inbox_message"]
+    assert trigger["inbox_messages"][0]["ts"] == message.ts
+    about = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "title": "May I?", "decisions": decisions}
+    lease = trigger["lease"]["token"]
+    error = error_of(await lea.tool("request-human-input", lease, **about, tool=tool))
+    assert (error["code"], set(error["fields"])) == ("invalid", {"tool.schema"})
+
+    armed = {"$defs": schema["$defs"], "if": {"required": ["quiet"]}, "then": {}, "else": schema}
+    tool = {"name": "t", "arguments": {"a": 0, "b": 0, "quiet": True}, "schema": armed}
+    asked = await lea.uses("request-human-input", lease, **about, tool=tool)
+    path = f"/requests/{asked['id']}/decide"
+    refusal = await refused(doors.operator, path, {"decision": "edit", "arguments": arguments, "as": "U1"}, 422)
+    assert refusal["fields"] == {"arguments": TOO_COSTLY}
+    assert (await doors.operator.post(path, {"decision": "approve", "as": "U1"}))["status"] == "approved"

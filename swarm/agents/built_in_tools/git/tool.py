@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,7 @@ from swarm.agents.built_in_tools.work_tree import (
     is_git_data,
     plain,
     program_answer,
+    refusing,
 )
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.processes.child import to_the_end
@@ -76,7 +78,12 @@ def git_tool(root: Path, *, env: Mapping[str, str], options: GitOptions | None =
     """
     tool = _GitTool(tree=WorkTree(root=root), git=Git(env=dict(env), options=options or GitOptions()))
     return Tool(
-        name="git", description=_DESCRIPTION, parameters=_PARAMETERS, call=answering(tool.run), operation="subcommand"
+        name="git",
+        description=_DESCRIPTION,
+        parameters=_PARAMETERS,
+        call=answering(tool.run),
+        refuse=refusing(tool.allowed),
+        operation="subcommand",
     )
 
 
@@ -86,7 +93,9 @@ class _GitTool:
     git: Git
     locks: WeakValueDictionary[Path, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
-    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+    @asynccontextmanager
+    async def allowed(self, arguments: Mapping[str, Any]) -> AsyncIterator[tuple[ResolvedPath, Repository, Parsed]]:
+        """Holds what a call needs. Raises ToolRefused for a call that is not possible here."""
         args = [plain(word, "An argument") for word in arguments.get("args") or ()]
         parsed = understood(arguments["subcommand"], args)
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
@@ -95,13 +104,17 @@ class _GitTool:
             _check_paths(self.tree, folder, parsed.paths)
             repository = await to_the_end(asyncio.to_thread(repository_of, self.tree, folder))
             async with self.locks.setdefault(repository.common_dir, asyncio.Lock()):  # calls of a step are concurrent
-                return await self._run(folder, repository, parsed)
+                _check_remote(parsed, await self.git.inspected(repository))
+                if parsed.rule.looks_within:
+                    await self.git.inspect_submodules(repository, self.tree)
+                yield folder, repository, parsed
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        async with self.allowed(arguments) as (folder, repository, parsed):
+            return await self._run(folder, repository, parsed)
 
     async def _run(self, folder: ResolvedPath, repository: Repository, parsed: Parsed) -> ToolAnswer:
         rule, command = parsed.rule, " ".join(parsed.command)
-        _check_remote(parsed, await self.git.inspected(repository))
-        if rule.looks_within:
-            await self.git.inspect_submodules(repository, self.tree)
         _log.info("git", action="tool_git", subcommand=command)
         rebasing = _is_rebasing(repository)
         ran = await self.git.run(repository, parsed.argv(), cwd=folder.by_descriptor)

@@ -76,7 +76,8 @@ def questions_of(interrupt: Interrupt, call_of: CallOf, *, by_command: bool = Fa
     details: JsonObject = payload if is_object(payload) else {}
     approvals, shape = _approvals(details, interrupt)
     if approvals:
-        yield from _of_approvals(approvals, replace(form, shape=shape, count=len(approvals)), interrupt, call_of)
+        form = replace(form, shape=shape, count=len(approvals))
+        yield from _of_approvals(approvals, form, interrupt, details, call_of)
     else:
         yield _of_form(interrupt, details, value, form, call_of(interrupt.tool_call_id))
 
@@ -100,7 +101,7 @@ def _of_form(
     shape = AnswerShape.VALUES if fields else AnswerShape.APPROVAL if tool else AnswerShape.TEXT
     return Asked(
         id=form.question_id,
-        prompt=text_of(prompt, _MOST_PROMPT),
+        prompt=_signed(text_of(prompt, _MOST_PROMPT), payload),
         reason=line_of(interrupt.reason),
         fields=fields,
         tool=tool,
@@ -121,7 +122,7 @@ def _tool(call: StreamedCall | None, payload: JsonObject, schema: JsonObject) ->
 
 
 def _of_approvals(
-    approvals: tuple[_Approval, ...], form: AnswerForm, interrupt: Interrupt, call_of: CallOf
+    approvals: tuple[_Approval, ...], form: AnswerForm, interrupt: Interrupt, payload: JsonObject, call_of: CallOf
 ) -> Iterator[Asked]:
     for place, approval in enumerate(approvals):
         name = approval.name if isinstance(approval.name, str) else ""  # not cleaned: what misleads people is refused
@@ -132,7 +133,7 @@ def _of_approvals(
             own = replace(own, shape=AnswerShape.RESPONSE)
         yield Asked(
             id=own.question_id,
-            prompt=text_of(approval.prompt, _MOST_PROMPT),
+            prompt=_signed(text_of(approval.prompt, _MOST_PROMPT), payload),
             reason=line_of(interrupt.reason),
             tool=None if is_answered else tool_request(name, arguments, _schema(approval.schema)),
             decisions=(_D.ANSWER, _D.REJECT)
@@ -228,6 +229,13 @@ def _arguments(given: object) -> Mapping[str, Any]:
 def _schema(value: object) -> Mapping[str, Any] | None:
     is_useful = is_object(value) and is_object(value.get("properties")) and _is_storable(value)
     return value if is_object(value) and is_useful else None
+
+
+def _signed(prompt: str, payload: JsonObject) -> str:
+    """Adds the name of the agent that asks, which may be one of several behind a service."""
+    agent = line_of(payload.get("agent"))
+    signed = f"{prompt}\n\nAsked by {agent}".strip()
+    return signed if agent else prompt
 
 
 def _raw(interrupt: Interrupt, call: StreamedCall | None, form: AnswerForm | None) -> Mapping[str, object]:

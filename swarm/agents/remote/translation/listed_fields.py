@@ -35,16 +35,18 @@ _PATTERN_CHARACTERS: Final = 1000
 
 
 def listed_fields(payload: JsonObject) -> tuple[FormField, ...] | None:
-    """Returns the fields that a payload lists; None if it lists none. Fields without a name are left out, and of
-    two with the same name the second one.
+    """Returns the fields that a payload lists; None if it lists none.
+
+    Optional fields without a name are left out, and of two with the same name the second one. A form with too many
+    fields, or with a required one that has no name, cannot be asked, so these stay.
     """
     listed = first(payload, "fields", "input_fields", "inputFields")
     if not isinstance(listed, list):
         return None
     fields: dict[str, FormField] = {}
-    for field in listed[:MAX_FIELDS]:
-        if is_object(field) and (name := _name(field)):
-            fields.setdefault(name, _field(field))
+    for field in listed:
+        if is_object(field) and (_name(field) or first(field, "required") is True) and len(fields) <= MAX_FIELDS:
+            fields.setdefault(_name(field), _field(field))
     return tuple(fields.values())
 
 
@@ -53,7 +55,7 @@ def _name(field: JsonObject) -> str:
 
 
 def _field(field: JsonObject) -> FormField:
-    options = tuple(_options(first(field, "options", "field_values", "values", "choices")))
+    options = tuple(dict.fromkeys(_options(first(field, "options", "field_values", "values", "choices"))))
     word = line_of(first(field, "field_type", "type", "kind")).lower()
     kind = _TYPES.get(word, FieldType.SELECT if options else FieldType.TEXT)
     if kind in _CHOICES and not options:
@@ -76,13 +78,11 @@ def _field(field: JsonObject) -> FormField:
 
 
 def _options(values: object) -> Iterator[Option]:
-    """Yields each choice once: a value, or an object with a value and a label."""
-    seen: set[str] = set()
-    for given in values[:MAX_OPTIONS] if isinstance(values, list) else ():
+    """Yields each choice: a value, or an object with a value and a label."""
+    for given in values[: MAX_OPTIONS + 1] if isinstance(values, list) else ():
         value = first(given, "value", "id", "label") if is_object(given) else given
-        if not isinstance(value, str | int | float) or isinstance(value, bool) or str(value) in seen:
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
             continue
-        seen.add(str(value))
         label = line_of(first(given, "label", "title", "name")) if is_object(given) else ""
         yield Option(value=str(value), label=label)
 

@@ -1,0 +1,156 @@
+"""Checks values against the JSON Schemas of others, with a limited amount of work.
+
+A schema of three kilobytes can ask for more work than any machine does (references to references, alternatives within
+alternatives), so each keyword is paid for before it is applied, and so is each error on its way up. The library does
+the rest, in any dialect, without loading other schemas.
+
+What is not checked: ``unevaluatedProperties`` and ``unevaluatedItems``, dynamic references, formats, names that
+``patternProperties`` matches, and patterns that the engine does not support. Only the schema's author can check these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+_Keyword = Callable[[Any, Any, Any, Any], Iterator["ValidationError"] | None]
+
+_MOST_DEPTH: Final = 100
+_PER_ITEM: Final = frozenset({"items", "additionalItems", "additionalProperties", "contains", "propertyNames"})
+_NAMES: Final = "patternProperties"
+_LEFT_OUT: Final = frozenset(
+    {_NAMES, "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef", "format"}
+)
+_SHAPES: Final = {
+    **dict.fromkeys(("properties", "dependentSchemas", "dependentRequired", "dependencies"), dict),
+    **dict.fromkeys(("required", "enum", "allOf", "anyOf", "oneOf", "prefixItems"), list),
+}
+
+_steps: ContextVar[tuple[WorkLimit, Mapping[int, int]]] = ContextVar("schema_steps")
+"""The work that is left for the check that runs, and the sizes of all its containers by id."""
+
+
+class Unusable(Exception):
+    """A schema that is none. The message is for logs."""
+
+
+class SchemaCheck:
+    """A schema and the work that all its checks together may do.
+
+    ``steps``: shared with other checks.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], steps: WorkLimit | None = None) -> None:
+        dialect = schema.get("$schema")
+        self._steps = steps or WorkLimit()
+        self._sizes: dict[int, int] = {}
+        self._kept: list[Any] = []  # the measured schema, then the rest, so that no other object gets one of the ids
+        self._schema = schema
+        self._dialect = dialect if isinstance(dialect, str) else ""
+
+    def errors(self, value: Any, part: Any = None) -> list[ValidationError]:
+        """Returns what a schema, or a part of it, does not allow in a value. Raises TooCostly and Unusable."""
+        from referencing import Registry  # loading it takes a while, and few decisions need it
+
+        if not self._kept:
+            self._kept = [self._measured(self._schema, is_schema=True)]
+        value = self._measured(value)
+        part = self._kept[0] if part is None else self._measured(part, is_schema=True)
+        self._kept += [value, part]
+        token = _steps.set((self._steps, self._sizes))
+        try:
+            validator = _limited(self._dialect)(self._kept[0], registry=Registry())
+            return list(validator.evolve(schema=part).iter_errors(value))
+        except TooCostly:
+            raise
+        except (
+            Exception
+        ) as error:  # others write the schema, and may have the library raise anything, also RecursionError
+            raise Unusable(str(error)) from error
+        finally:
+            _steps.reset(token)
+
+    def _measured(self, value: Any, depth: int = 0, *, is_schema: bool = False) -> Any:
+        """Returns a copy, and notes the sizes of all its containers, in characters.
+
+        In a schema, the names of dialects are left out: parts that name one would get the library's own validator.
+        """
+        self._steps.spend(0.05)
+        if depth > _MOST_DEPTH:
+            raise Unusable("it is nested too deeply") if is_schema else TooCostly
+        if not isinstance(value, Mapping | list | tuple):
+            return value
+        copy: Any
+        if isinstance(value, Mapping):
+            is_named = is_schema and isinstance(value.get("$schema"), str)
+            names = [name for name in value if not (is_named and name == "$schema")]
+            copy = {name: self._measured(value[name], depth + 1, is_schema=is_schema) for name in names}
+            parts = [*names, *copy.values()]
+        else:
+            parts = copy = [self._measured(part, depth + 1, is_schema=is_schema) for part in value]
+        self._sizes[id(copy)] = sum(4 + self._sizes.get(id(part), _length(part)) for part in parts)
+        return copy
+
+
+@cache
+def _limited(dialect: str) -> Any:
+    """Returns the library's validator for a dialect, in which everything is paid for."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend, validator_for
+
+    base: Any = validator_for({"$schema": dialect}, default=Draft202012Validator)
+    keywords = {**base.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique}
+    return extend(base, {name: _paid(name, check) for name, check in keywords.items()})  # type: ignore[no-untyped-call]
+
+
+def _paid(name: str, check: _Keyword) -> _Keyword:
+    def paid(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+        if name in _LEFT_OUT or (name == "additionalProperties" and _NAMES in schema):
+            return
+        steps, sizes = _steps.get()
+        steps.spend(_price(name, wanted, value, sizes))
+        if not isinstance(wanted, _SHAPES.get(name, object)):
+            raise Unusable(f"{name} is no {_SHAPES[name].__name__}")
+        for error in check(validator, wanted, value, schema) or ():
+            steps.spend(1)
+            yield error
+
+    return paid
+
+
+def _price(name: str, wanted: Any, value: Any, sizes: Mapping[int, int]) -> float:
+    """Returns the steps of one keyword itself. Messages hold the schema and the value in full."""
+    size = sizes.get(id(wanted), _length(wanted))
+    if name in _PER_ITEM:
+        return 1 + (len(value) if isinstance(value, list | dict) else 0) * (1 + size / 500)
+    if name == "$ref" and not str(wanted).startswith("#/"):  # an anchor is looked for in the whole schema
+        size = 10 * sum(sizes.values())
+    return 1 + (size + sizes.get(id(value), _length(value))) / 500
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, str) else value.bit_length() // 3 if isinstance(value, int) else 8
+
+
+def _pattern(_: Any, wanted: Any, value: Any, __: Any) -> Iterator[ValidationError]:
+    from jsonschema import ValidationError
+
+    if isinstance(value, str) and isinstance(wanted, str) and not fits_pattern(wanted, value, _steps.get()[0]):
+        yield ValidationError(f"{value!r} does not fit the pattern {wanted}")
+
+
+def _unique(_: Any, wanted: Any, value: Any, __: Any) -> Iterator[ValidationError]:
+    """Finds equal items in one go. The library compares each item with each."""
+    from jsonschema import ValidationError
+
+    items = value if wanted is True and isinstance(value, list) else []
+    if len({json.dumps(item, sort_keys=True, default=str) for item in items}) < len(items):
+        yield ValidationError(f"{value!r} has non-unique elements")
