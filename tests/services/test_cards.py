@@ -40,10 +40,12 @@ class Cards:
     has_come: asyncio.Event = field(default_factory=asyncio.Event)
     may_go: bool = False
 
-    async def wait(self, running: ActiveRuns, card: Row) -> None:
+    @asynccontextmanager
+    async def wait(self, running: ActiveRuns, card: Row) -> AsyncIterator[None]:
         self.has_come.set()
-        await running.before_card(card)
-        self.may_go = True
+        async with running.around_card(card):
+            self.may_go = True
+            yield
 
     async def waits(self) -> None:
         """The sender has come to a card, and does not post it."""
@@ -69,7 +71,7 @@ async def sending(world: World, show: Show) -> AsyncIterator[Cards]:
         world.slack,
         ME.team,
         http_timeout_seconds=HTTP_TIMEOUT_SECONDS,
-        before_card=partial(cards.wait, show.running),
+        around_card=partial(cards.wait, show.running),
     )
     task = asyncio.create_task(sender.run())
     try:

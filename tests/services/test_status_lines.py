@@ -42,7 +42,7 @@ class Watching:
     def __post_init__(self) -> None:
         self.lines = StatusLines(self.world.database, self.live)
 
-    async def look(self, after_seconds: float = 0.0) -> list[tuple[str, SessionState | None]]:
+    async def look(self, after_seconds: float = 0.0) -> list[tuple[str, SessionState]]:
         """What Slack is told after some time."""
         self.world.clock.advance(after_seconds)
         before = len(self.live.told)
@@ -65,12 +65,12 @@ async def test_it_is_shown_for_work_that_lasts_renewed_and_cleared(world: World,
     root = await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
     assert await watching.look() == []
-    assert await watching.look(AFTER_SECONDS) == [(WORKING, None)]
+    assert await watching.look(AFTER_SECONDS) == [(WORKING, SessionState.PROCESSING)]
     assert watching.live.statuses == {root.ts: WORKING}
     await world.services.work.renew(lead, [trigger.lease_token])
     assert await watching.look(LEASE_SECONDS - 1) == []
     await world.services.work.renew(lead, [trigger.lease_token])
-    assert await watching.look(STATUS_SECONDS - LEASE_SECONDS + 1) == [(WORKING, None)]
+    assert await watching.look(STATUS_SECONDS - LEASE_SECONDS + 1) == [(WORKING, SessionState.PROCESSING)]
     await world.answers(lead, trigger, "Hello.")
     assert await watching.look() == [CLEARED]
     assert await watching.look(STATUS_SECONDS) == []
@@ -151,7 +151,7 @@ async def test_work_for_which_nobody_has_asked_has_none(world: World) -> None:
     await qa.says(f"{BOT} please", thread=root)
     await qa.services.work.release(lead, [trigger.lease_token], 0)
     await qa.only(lead)
-    assert await watching.look(AFTER_SECONDS) == [(WORKING, None)]
+    assert await watching.look(AFTER_SECONDS) == [(WORKING, SessionState.PROCESSING)]
 
 
 async def test_a_flat_direct_message_has_none(world: World) -> None:
@@ -170,7 +170,6 @@ async def test_a_run_shows_its_own(world: World, watching: Watching) -> None:
     await watching.look(AFTER_SECONDS)
     run = await begun(world, lead, trigger)
     assert await watching.look() == []
-    assert await world.rows("SELECT status_at FROM threads") == [{"status_at": None}]
     assert await watching.look(STATUS_SECONDS) == []
     await stop(world, root)  # is left to the run
     assert (await world.inbox_message(root)).status is InboxStatus.CLAIMED
@@ -183,7 +182,7 @@ async def test_it_is_cleared_while_the_lead_hears_of_the_end(world: World, watch
     lead, worker = await world.lead(), await world.worker("wim")
     handed = await asked_and_handed(world, lead, worker)
     task = await world.only(worker, hold=True)
-    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", None)]
+    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", SessionState.PROCESSING)]
     await world.services.task_work.complete(holding(task, worker), handed.task_id, "done")
     await begun(world, lead, await world.only(lead))
     assert await watching.look() == [CLEARED]
@@ -194,7 +193,7 @@ async def test_a_worker_in_the_thread_has_one_with_its_name(world: World, watchi
     lead, worker = await world.lead(), await world.worker("wim")
     handed = await asked_and_handed(world, lead, worker)
     await world.only(worker)
-    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", None)]
+    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", SessionState.PROCESSING)]
     await world.says("!stop", thread=handed.root)
     assert await watching.look() == [CLEARED]
 
@@ -210,7 +209,7 @@ async def test_while_people_are_asked_the_session_waits_for_them(world: World, w
     assert await watching.look() == [("", SessionState.SUSPENDED)]
     decision = Decide(request_id=request.id, decision=HumanDecision.APPROVE, person="U1", door=EntryPoint.SLACK)
     await world.services.decisions.decide(decision)
-    assert await watching.look() == [(WORKING, None)]
+    assert await watching.look() == [(WORKING, SessionState.PROCESSING)]
 
 
 async def test_a_session_does_not_wait_for_people_after_a_decision_that_is_followed_by_nothing_that_lasts(

@@ -9,9 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
-from swarm.domain.answers.calls import NOTHING_BELOW, Card, Chunk, Closing, PlanTitle, Slot, StreamCall, Text
+from swarm.domain.answers.calls import (
+    NOTHING_BELOW,
+    Card,
+    Chunk,
+    Closing,
+    PageBreak,
+    PlanTitle,
+    Slot,
+    StreamCall,
+    Text,
+)
 from swarm.domain.answers.events import AnswerOutcome
 from swarm.domain.answers.text import SafeText
 from swarm.domain.text.cutting import after_line, cut_growing, open_at_end
@@ -127,6 +138,11 @@ def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
             if page.is_full:
                 rest = (*filled.rest, *queue[place + 1 :])
                 return with_changed_cards(replace(filled, chunks=tuple(chunks), rest=rest))
+        elif isinstance(chunk, PageBreak):
+            closed, reopen = seal(page)
+            page = replace(page, is_full=True, closed=closed)
+            filled = Filled(page=page, chunks=tuple(chunks), rest=tuple(queue[place:]), reopen=reopen)
+            return with_changed_cards(filled)
         elif isinstance(chunk, PlanTitle):
             chunks.append(chunk)
         else:
@@ -244,8 +260,8 @@ class Live:
     queue: tuple[Chunk, ...] = ()
     later: tuple[Chunk, ...] = ()  # chunks that arrived while a call was in flight
     urgent: bool = False  # a chunk arrived that should not wait for the interval
-    queued_characters: int = 0  # of all text that was ever queued
-    is_awaited: bool = False  # a message that follows from the text waits for it
+    breaks: int = 0  # the number of page breaks that were ever queued
+    passed_breaks: int = 0  # up to this number the messages of the breaks have been posted
 
     # The growing message.
     mode: PageMode = PageMode.STREAM
@@ -274,17 +290,15 @@ class Live:
 
     def queued(self, *chunks: Chunk, urgent: bool = False) -> Live:
         """Returns the state with more content to show."""
-        live = replace(self, queued_characters=self.queued_characters + len(text_of(chunks)))
         if self.flight:
-            return replace(live, later=join(self.later, chunks), urgent=self.urgent or urgent)
-        return replace(live, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
+            return replace(self, later=join(self.later, chunks), urgent=self.urgent or urgent)
+        return replace(self, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
 
-    def has_shown(self, characters: int) -> bool:
-        """Whether Slack has accepted the first ``characters`` of the queued text, or accepts no more of it."""
-        waiting = (*self.queue, *self.later)
-        is_nothing_left = self.flight is None and not is_visible(waiting)
-        is_shown = self.queued_characters - len(text_of(waiting)) >= characters
-        return self.is_over or self.gives_up or is_nothing_left or is_shown
+    def has_sealed(self, number: int) -> bool:
+        """Whether Slack has everything before this page break in messages that grow no more, or accepts no more of it."""
+        first = next((chunk.number for chunk in self.queue if isinstance(chunk, PageBreak)), number)
+        is_next = first >= number and not is_visible(before_break(self.queue))
+        return self.is_over or self.gives_up or (self.flight is None and self.page is None and is_next)
 
 
 def join(queue: tuple[Chunk, ...], added: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
@@ -302,10 +316,16 @@ def _with(queue: tuple[Chunk, ...], chunk: Chunk) -> tuple[Chunk, ...]:
         if isinstance(last, Text) and len(last.text) < _JOINED_CHARACTERS:
             return (*queue[:-1], Text(text=last.text + chunk.text))
         return (*queue, chunk)
-    for place, known in enumerate(queue):
+    begin = len(queue) - len(before_break(queue[::-1]))  # what stands before a break stays as it is
+    for place, known in enumerate(queue[begin:], begin):
         if _is_same(known, chunk):
             return (*queue[:place], chunk, *queue[place + 1 :])
     return (*queue, chunk)
+
+
+def before_break(queue: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+    """Returns the chunks before the first page break; all of them if there is none."""
+    return tuple(takewhile(lambda chunk: not isinstance(chunk, PageBreak), queue))
 
 
 def _is_same(known: Chunk, chunk: Chunk) -> bool:
