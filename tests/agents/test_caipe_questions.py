@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from swarm.agents.remote.resumes import askable_by_form, form_data
 from swarm.domain.answers.agents import ResumeForm
-from swarm.domain.answers.events import AgentEvent, Asked, Decided, Interrupted
+from swarm.domain.answers.events import AgentEvent, Asked, Decided, Failed, Interrupted
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, ToolRequest, options
 from tests.agents.asking import CAIPE, run, run_input, text_of
 from tests.support.caipe import AGENT, Caipe, Shape
@@ -28,8 +29,8 @@ VALUES = {"repo": "a/b", "replicas": 3, "where": ["eu", "us"], "sure": True}
 class Served:
     """A service, and an agent there."""
 
-    def __init__(self, shape: Shape, url: str, service: Caipe) -> None:
-        self._settings: dict[str, Any] = {"dialect": CAIPE, "agent_id": AGENT, "resume": RESUMES[shape]}
+    def __init__(self, resume: ResumeForm, url: str, service: Caipe) -> None:
+        self._settings: dict[str, Any] = {"dialect": CAIPE, "agent_id": AGENT, "resume": resume}
         self._url = url
         self.service = service
 
@@ -50,10 +51,10 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def _served(shape: Shape) -> AsyncIterator[Served]:
+async def _served(shape: Shape, resume: ResumeForm | None = None) -> AsyncIterator[Served]:
     service = Caipe(shape)
     async with serving(service.app()) as url:
-        yield Served(shape, url, service)
+        yield Served(resume or RESUMES[shape], url, service)
 
 
 @pytest.fixture(params=Shape)
@@ -176,3 +177,42 @@ async def test_an_approval_is_never_more_than_was_decided_where_only_forms_are_k
     sent, _ = await old.resumed(decided(asked, decision, arguments=arguments))
     assert sent.startswith("User dismissed") is is_refusal
     assert old.service.ran == ([] if is_refusal else [{"path": "a"}])
+
+
+@pytest.fixture
+async def by_form() -> AsyncIterator[Served]:
+    """A service that asks for approvals, by an agent that is set to the default, ``resume: form``."""
+    async with _served(Shape.PRESENT, ResumeForm.FORM) as served:
+        yield served
+
+
+async def test_where_only_forms_are_told_other_arguments_are_not_offered(by_form: Served) -> None:
+    (asked,) = await by_form.asked("delete a")
+    assert asked.decisions == (D.APPROVE, D.REJECT, D.APPROVE_THREAD, D.APPROVE_ALWAYS)
+
+
+@pytest.mark.parametrize(("decision", "is_refusal"), [(D.APPROVE, False), (D.REJECT, True), (None, True)])
+async def test_where_only_forms_are_told_several_calls_of_a_tool_are_one_question(
+    decision: HumanDecision | None, is_refusal: bool, by_form: Served
+) -> None:
+    (asked,) = await by_form.asked("delete a b")
+    assert asked.tool == ToolRequest(name="delete", arguments={"calls": [{"path": "a"}, {"path": "b"}]})
+    assert form_data([decided(asked, decision)]).startswith("User dismissed") is is_refusal
+
+
+def test_where_only_forms_are_told_several_tools_are_not_asked_about() -> None:
+    """Each has its own rules and permissions, but they would share one answer."""
+    calls = [
+        Asked(id=name, prompt="", tool=ToolRequest(name=name), raw={"reason": "tool_approval"})
+        for name in ("read", "deploy")
+    ]
+    end = askable_by_form(Interrupted(asked=tuple(calls)))
+    assert isinstance(end, Failed)
+    assert end.message == (
+        "it asks to use several tools at once, and can be told only one decision; its operator can set resume: data"
+    )
+
+
+async def test_where_only_forms_are_told_a_form_is_asked_as_it_is(by_form: Served) -> None:
+    (asked,) = await by_form.asked("form")
+    assert request(asked).decisions == (D.ANSWER, D.REJECT)

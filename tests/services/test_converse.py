@@ -70,6 +70,7 @@ async def test_what_shapes_an_answer_comes_apart_and_what_does_not_apply_is_abse
     in_channel, in_direct = (run.client_context for run in ada.inputs)
     assert in_channel == {
         "source": "slack",
+        "user": {"id": "U1", "name": "alice"},
         "channel_type": "channel",
         "channel_name": "#general",
         "channel_topic": "all sorts",

@@ -7,6 +7,7 @@ cannot be told what people changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -14,8 +15,16 @@ from ag_ui.core import ResumeEntry
 
 from swarm.agents.remote.translation.answer_forms import AnswerForm, AnswerShape, answer_form
 from swarm.agents.remote.translation.wire import parsed
-from swarm.domain.answers.events import Decided
-from swarm.domain.answers.questions import ANSWER, APPROVED, EDITED_ARGUMENTS, NOBODY_DECIDED, REASON, REJECTED
+from swarm.domain.answers.events import Decided, Failed, Interrupted
+from swarm.domain.answers.questions import (
+    ANSWER,
+    APPROVED,
+    EDITED_ARGUMENTS,
+    NOBODY_DECIDED,
+    REASON,
+    REJECTED,
+    tool_request,
+)
 from swarm.domain.model.requests import APPROVALS, HumanDecision
 from swarm.domain.text.characters import data_for_model
 
@@ -27,6 +36,9 @@ with its first two words, and any other for an approval.
 _EXPIRED_FORM: Final = "User dismissed nothing and entered no values: nobody decided in time."
 _REJECTED_CALL: Final = "User dismissed this call: it is not allowed."
 _NOT_EDITABLE: Final = "User dismissed this call: it is allowed only with other arguments, which you cannot be given."
+_SEVERAL_TOOLS: Final = (
+    "it asks to use several tools at once, and can be told only one decision; its operator can set resume: data"
+)
 _TOOL_APPROVAL: Final = "tool_approval"
 _EXPIRED: Final = {REASON: "expired"}
 _CANCELLED: Final = "__agui_cancelled__"
@@ -69,6 +81,25 @@ def form_data(decided: Iterable[Decided]) -> str:
     if not answers:
         return _EXPIRED_FORM if any(one.expired for one in decided) else DISMISSED
     return _json(_texts(answers))
+
+
+def askable_by_form(asked: Interrupted) -> Interrupted | Failed:
+    """Returns the questions with the decisions that `form_data` can tell the service: no other arguments of a call.
+
+    One text answers all calls of an interrupt. So calls of one tool are one question, and of several tools none, because
+    each tool has its own rules and permissions.
+    """
+    calls = [one.tool for one in asked.asked if one.tool and one.raw.get(REASON) == _TOOL_APPROVAL]
+    if len({call.name for call in calls}) > 1:
+        return Failed(message=_SEVERAL_TOOLS)
+    told = [
+        replace(one, decisions=tuple(decision for decision in one.decisions if decision is not _D.EDIT))
+        for one in asked.asked
+    ]
+    if len(calls) > 1:
+        arguments = {"calls": [dict(call.arguments) for call in calls]}
+        told = [replace(told[0], tool=tool_request(calls[0].name, arguments))]
+    return Interrupted(asked=tuple(told))
 
 
 def resume_data(decided: Iterable[Decided]) -> str:

@@ -24,7 +24,7 @@ from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShow
 from swarm.domain.errors import LeaseLost, Unavailable
 from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.runs import PagePhase, RunStatus
-from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.input import client_context
 from swarm.domain.text.slack_text import mentioned_ids
@@ -263,14 +263,18 @@ class AgentSource:
 
     async def _context(self) -> dict[str, object]:
         """Returns the client context: facts about the channel and the person."""
-        place = self._trigger.thread
+        place, directory, user = self._trigger.thread, self._run_context.directory, None
+        if self._requester:
+            name = await directory.author_name(self._requester, AuthorKind.USER)
+            user = Author(id=self._requester, kind=AuthorKind.USER, name=name)
         if place is None:
-            return client_context(channel_type=ChannelType.CHANNEL)
-        policy, directory = self._run_context.operating_policy.policy(place.channel), self._run_context.directory
+            return client_context(channel_type=ChannelType.CHANNEL, user=user)
+        policy = self._run_context.operating_policy.policy(place.channel)
         email = await directory.user_email(self._requester) if policy.share_email and self._requester else None
         return client_context(
             channel_type=place.channel_type,
             facts=await directory.channel_facts(place.channel),
+            user=user,
             user_email=email,
             overthink=self._trigger.overthink,
             humble_followup=self._trigger.humble_followup,
