@@ -86,8 +86,8 @@ def form_data(decided: Iterable[Decided]) -> str:
 def askable_by_form(asked: Interrupted) -> Interrupted | Failed:
     """Returns the questions with the decisions that `form_data` can tell the service: no other arguments of a call.
 
-    One text answers all calls of an interrupt. So calls of one tool are one question, and of several tools none, because
-    each tool has its own rules and permissions.
+    One text answers all calls of an interrupt. So calls of one tool are one question, and calls of several tools none,
+    because each tool has its own rules and permissions.
     """
     calls = [one.tool for one in asked.asked if one.tool and one.raw.get(REASON) == _TOOL_APPROVAL]
     if len({call.name for call in calls}) > 1:

@@ -295,7 +295,7 @@ class Live:
         return replace(self, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
 
     def has_sealed(self, number: int) -> bool:
-        """Whether Slack has everything before this page break in messages that grow no more, or accepts no more of it."""
+        """Whether Slack has everything before this page break in final messages, or accepts no more of it."""
         first = next((chunk.number for chunk in self.queue if isinstance(chunk, PageBreak)), number)
         is_next = first >= number and not is_visible(before_break(self.queue))
         return self.is_over or self.gives_up or (self.flight is None and self.page is None and is_next)

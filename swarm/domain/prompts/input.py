@@ -64,9 +64,10 @@ def client_context(
 ) -> dict[str, object]:
     """Returns the ``client_context`` of a run, as JSON values. Keys that do not apply are absent, never null or empty.
 
-    ``user`` is the person for whom the agent works; ``user_email`` is for channels that share it (`ChannelPolicy.share_email`). ``extra`` contains the channel's own
-    keys (`ChannelPolicy.client_context`), which never replace the coordinator's keys, even absent ones. Only channels
-    have a name: Slack derives the name of a group from its members, and a direct message has none.
+    ``user`` is the person for whom the agent works; ``user_email`` is for channels that share it
+    (`ChannelPolicy.share_email`). ``extra`` contains the channel's own keys (`ChannelPolicy.client_context`), which
+    never replace the coordinator's keys, even absent ones. Only channels have a name: Slack derives the name of a group
+    from its members, and a direct message has none.
     """
     is_channel = channel_type is ChannelType.CHANNEL
     own: dict[str, object] = {

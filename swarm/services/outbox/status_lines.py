@@ -3,8 +3,8 @@
 Each round compares what the rows say that Slack should show (`StatusLine.session`) with what it was told last, so
 nothing depends on how work begins or ends: an answer, a lost lease, a decision, an expiry, a stop, a deletion and a
 restart are all the same. A run shows its own status line while it lasts; its end is told here. That something is shown
-is recorded before Slack is called, and forgotten after Slack has taken the next state; a crash in between costs one more
-call. Lines of polling agents are shown only for work that lasts, because most answers come sooner than a line could
+is recorded before Slack is called, and forgotten after Slack has taken the next state; a crash in between costs one
+more call. Lines of polling agents are shown only for work that lasts, because most answers come sooner than a line could
 help. Slack's refusals have no other effect.
 """
 

@@ -1,7 +1,7 @@
 """What Slack shows of the work in a thread, beside its messages: the status line and the state of the session.
 
-The state follows from the thread's rows alone: its runs, its leases and its open requests. ``threads.status_at`` is what
-Slack was told last.
+The state follows from the thread's rows alone: its runs, its leases and its open requests. ``threads.status_at`` says
+what Slack was told last.
 """
 
 from __future__ import annotations
