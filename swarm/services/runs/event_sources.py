@@ -23,7 +23,7 @@ from swarm.domain.answers.events import MAX_PIECES, AgentEvent, Closed, Failed, 
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown
 from swarm.domain.errors import LeaseLost, Unavailable
 from swarm.domain.model.agents import Agent, Reach
-from swarm.domain.model.runs import PagePhase, RunStatus
+from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.input import client_context
@@ -322,7 +322,7 @@ class StreamSource:
     async def ready(self, run: AnswerRun) -> bool:
         """Seals the messages that another process has created."""
         found = await self._read()
-        if found and (not found.goes_on or any(page.phase is not PagePhase.CLOSED for page in found.pages)):
+        if found and (not found.goes_on or found.pages):
             await self._run_context.recovery.bring_to_end(self.run_id, run.term.is_ours, counts=True)
             found = await self._read()
         if found is None or found.thread is None:
