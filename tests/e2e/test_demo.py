@@ -176,7 +176,7 @@ async def test_the_assistant_asks_before_it_writes_and_bob_may_not_decide(twin: 
         ts, lambda seen: any("This is what became of it" in one for one in seen.answers) and not seen.is_growing
     )
     assert "Appended 11 bytes" in seen.answers[-1]
-    await twin.until(ts, lambda seen: any("approved by" in answer for answer in seen.answers))
+    await twin.until(ts, lambda seen: any("Approved by" in answer for answer in seen.answers))
 
 
 @pytest.mark.req("OPS-01", "AGENT-01", "AGENT-04")

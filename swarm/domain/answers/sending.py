@@ -141,10 +141,7 @@ def _has_break(live: Live) -> bool:
 
 
 def _first(live: Live, mode: PageMode, now: float) -> Filled:
-    queue = live.queue
-    if live.breaks and not live.reopen and isinstance(queue[0], Text):
-        queue = (Text(text=queue[0].text.lstrip("\n")), *queue[1:])
-    return fill(AnswerPage(number=live.pages + 1, mode=mode), (Text(text=live.reopen), *queue), now)
+    return fill(AnswerPage(number=live.pages + 1, mode=mode), (Text(text=live.reopen), *live.queue), now)
 
 
 def _update(page: AnswerPage, text: str, below: Closing, *, is_last: bool) -> UpdatePage:

@@ -179,6 +179,8 @@ def with_changed_cards(filled: Filled) -> Filled:
 
 
 def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
+    if page.number > 1 and not page.text:
+        text = text.lstrip("\n") or text  # blank lines separated it from the message before
     sent, whole = len(page.text), page.text + text
     limit = _characters(whole, page.limit)
     wanted = sent if page.is_aging(now) else _characters(whole, int(page.limit * _WANTED))

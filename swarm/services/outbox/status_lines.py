@@ -4,8 +4,8 @@ Each round compares what the rows say that Slack should show (`StatusLine.sessio
 nothing depends on how work begins or ends: an answer, a lost lease, a decision, an expiry, a stop, a deletion and a
 restart are all the same. A run shows its own status line while it lasts; its end is told here. That something is shown
 is recorded before Slack is called, and forgotten after Slack has taken the next state; a crash in between costs one
-more call. Lines of polling agents are shown only for work that lasts, because most answers come sooner than a line could
-help. Slack's refusals have no other effect.
+more call. Lines of polling agents are shown only for work that lasts, because most answers come sooner than a line
+could help. Slack's refusals have no other effect.
 """
 
 from __future__ import annotations
