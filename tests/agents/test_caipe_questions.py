@@ -186,11 +186,13 @@ async def by_form() -> AsyncIterator[Served]:
         yield served
 
 
+@pytest.mark.req("HITL-14")
 async def test_where_only_forms_are_told_other_arguments_are_not_offered(by_form: Served) -> None:
     (asked,) = await by_form.asked("delete a")
     assert asked.decisions == (D.APPROVE, D.REJECT, D.APPROVE_THREAD, D.APPROVE_ALWAYS)
 
 
+@pytest.mark.req("HITL-14")
 @pytest.mark.parametrize(("decision", "is_refusal"), [(D.APPROVE, False), (D.REJECT, True), (None, True)])
 async def test_where_only_forms_are_told_several_calls_of_a_tool_are_one_question(
     decision: HumanDecision | None, is_refusal: bool, by_form: Served
@@ -200,6 +202,7 @@ async def test_where_only_forms_are_told_several_calls_of_a_tool_are_one_questio
     assert form_data([decided(asked, decision)]).startswith("User dismissed") is is_refusal
 
 
+@pytest.mark.req("HITL-14")
 def test_where_only_forms_are_told_several_tools_are_not_asked_about() -> None:
     """Each has its own rules and permissions, but they would share one answer."""
     calls = [
@@ -213,6 +216,7 @@ def test_where_only_forms_are_told_several_tools_are_not_asked_about() -> None:
     )
 
 
+@pytest.mark.req("HITL-14")
 async def test_where_only_forms_are_told_a_form_is_asked_as_it_is(by_form: Served) -> None:
     (asked,) = await by_form.asked("form")
     assert request(asked).decisions == (D.ANSWER, D.REJECT)

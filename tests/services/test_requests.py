@@ -477,7 +477,7 @@ async def last_card(world: World) -> list[dict[str, Any]]:
     return request_blocks(shown[-1])
 
 
-@pytest.mark.req("HITL-12")
+@pytest.mark.req("HITL-14")
 @pytest.mark.parametrize("decision", [D.APPROVE, D.REJECT])
 async def test_a_call_that_has_heard_the_decision_is_not_said_to_have_failed(
     decision: D, asking: Asking, world: World
@@ -497,7 +497,7 @@ async def test_a_call_that_has_heard_the_decision_is_not_said_to_have_failed(
     assert "failed" not in str(await last_card(world))
 
 
-@pytest.mark.req("HITL-12")
+@pytest.mark.req("HITL-14")
 async def test_a_card_says_who_stopped_the_work(world: World) -> None:
     ada = Scripted(ends(APPROVAL))
     async with playing(world, hired("ada", ada)) as show:

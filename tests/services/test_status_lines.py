@@ -301,7 +301,7 @@ async def asking_in(world: World, count: int) -> AsyncIterator[AskedIn]:
 
 
 @pytest.mark.both_engines
-@pytest.mark.req("HITL-12")
+@pytest.mark.req("HITL-14")
 async def test_after_many_questions_have_expired_together_every_session_is_active(world: World) -> None:
     async with asking_in(world, 12) as asked:
         asked.show.live.is_down = True
@@ -313,7 +313,7 @@ async def test_after_many_questions_have_expired_together_every_session_is_activ
         assert asked.sessions() == {SessionState.ACTIVE}
 
 
-@pytest.mark.req("HITL-12")
+@pytest.mark.req("HITL-14")
 @pytest.mark.parametrize("how", ["stopped", "deleted", "answered"])
 async def test_a_session_is_active_however_its_question_ends(world: World, how: str) -> None:
     async with asking_in(world, 1) as asked:
@@ -332,7 +332,7 @@ async def test_a_session_is_active_however_its_question_ends(world: World, how: 
         assert asked.sessions() == {SessionState.ACTIVE}
 
 
-@pytest.mark.req("HITL-12")
+@pytest.mark.req("HITL-14")
 @pytest.mark.parametrize("at", [None, SUSPENDED_AT, 1])
 @pytest.mark.parametrize("has_run", [False, True])
 @pytest.mark.parametrize("has_request", [False, True])

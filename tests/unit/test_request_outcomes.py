@@ -12,7 +12,7 @@ from swarm.slack.outgoing.request_outcomes import outcome_blocks
 from tests.support.every import every
 from tests.support.human_requests import answer, ended_request, human_request
 
-pytestmark = pytest.mark.req("HITL-12")
+pytestmark = pytest.mark.req("HITL-14")
 
 _D, _R, _S = HumanDecision, RequestStatus, ResumeStatus
 ON = "<!date^1790000060^{date_short_pretty} {time}|2026-09-21 14:14 UTC>"

@@ -321,7 +321,7 @@ class RunRecord:
 
     async def showing_status(self) -> None:
         """Records, before the call, that the thread has a status line, which is cleared after the end of the run."""
-        await attempt(self._database.write(status_lines.shown_by_run, self._run_id), "turn_status", turn=self._run_id)
+        await attempt(self._database.write(status_lines.shown_by_run, self._run_id), "status_line", turn=self._run_id)
 
 
 def _is_running(tx: Transaction, run_id: str) -> bool:
