@@ -38,6 +38,9 @@ class PlanTitle:
     title: str
 
 
+Chunk = Text | Card | PlanTitle
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageBreak:
     """The place of another message in the answer, usually a question's card: what follows begins below that message.
@@ -48,7 +51,8 @@ class PageBreak:
     number: int
 
 
-Chunk = Text | Card | PlanTitle | PageBreak
+Queued = Chunk | PageBreak
+"""What waits to be shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,6 +19,7 @@ from swarm.domain.answers.calls import (
     Closing,
     PageBreak,
     PlanTitle,
+    Queued,
     Slot,
     StreamCall,
     Text,
@@ -123,11 +124,11 @@ class Filled:
 
     page: AnswerPage
     chunks: tuple[Chunk, ...]
-    rest: tuple[Chunk, ...] = ()
+    rest: tuple[Queued, ...] = ()
     reopen: str = ""  # for a full message: the line that reopens its code block in the next message
 
 
-def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
+def fill(page: AnswerPage, queue: Sequence[Queued], now: float) -> Filled:
     """Adds as much of the queue to a message as fits."""
     chunks: list[Chunk] = []
     for place, chunk in enumerate(queue):
@@ -232,10 +233,10 @@ class Flight:
     call: StreamCall
     at: float  # the time of the call
     page: AnswerPage
-    queue: tuple[Chunk, ...]
+    queue: tuple[Queued, ...]
     reopen: str
     page_before: AnswerPage | None
-    queue_before: tuple[Chunk, ...]
+    queue_before: tuple[Queued, ...]
     reopen_before: str
 
 
@@ -259,8 +260,8 @@ class Live:
     over_at: float = 0.0  # when the run ended
 
     # The queue, oldest first.
-    queue: tuple[Chunk, ...] = ()
-    later: tuple[Chunk, ...] = ()  # chunks that arrived while a call was in flight
+    queue: tuple[Queued, ...] = ()
+    later: tuple[Queued, ...] = ()  # chunks that arrived while a call was in flight
     urgent: bool = False  # a chunk arrived that should not wait for the interval
     breaks: int = 0  # the number of page breaks that were ever queued
     passed_breaks: int = 0  # up to this number the messages of the breaks have been posted
@@ -290,7 +291,7 @@ class Live:
     status: str = ""
     status_at: float = 0.0
 
-    def queued(self, *chunks: Chunk, urgent: bool = False) -> Live:
+    def queued(self, *chunks: Queued, urgent: bool = False) -> Live:
         """Returns the state with more content to show."""
         if self.flight:
             return replace(self, later=join(self.later, chunks), urgent=self.urgent or urgent)
@@ -303,14 +304,14 @@ class Live:
         return self.is_over or self.gives_up or (self.flight is None and self.page is None and is_next)
 
 
-def join(queue: tuple[Chunk, ...], added: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+def join(queue: tuple[Queued, ...], added: tuple[Queued, ...]) -> tuple[Queued, ...]:
     """Joins two queues: adjacent texts are merged, and a card or title replaces its earlier version."""
     for chunk in added:
         queue = _with(queue, chunk)
     return queue
 
 
-def _with(queue: tuple[Chunk, ...], chunk: Chunk) -> tuple[Chunk, ...]:
+def _with(queue: tuple[Queued, ...], chunk: Queued) -> tuple[Queued, ...]:
     if isinstance(chunk, Text):
         last = queue[-1] if queue else None
         if not chunk.text:
@@ -325,23 +326,23 @@ def _with(queue: tuple[Chunk, ...], chunk: Chunk) -> tuple[Chunk, ...]:
     return (*queue, chunk)
 
 
-def before_break(queue: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+def before_break(queue: tuple[Queued, ...]) -> tuple[Queued, ...]:
     """Returns the chunks before the first page break; all of them if there is none."""
     return tuple(takewhile(lambda chunk: not isinstance(chunk, PageBreak), queue))
 
 
-def _is_same(known: Chunk, chunk: Chunk) -> bool:
+def _is_same(known: Queued, chunk: Queued) -> bool:
     if isinstance(known, Card):
         return isinstance(chunk, Card) and known.id == chunk.id
     return isinstance(known, PlanTitle) and isinstance(chunk, PlanTitle)
 
 
-def text_of(queue: tuple[Chunk, ...]) -> str:
+def text_of(queue: tuple[Queued, ...]) -> str:
     """Returns all text in a queue."""
     return "".join(chunk.text for chunk in queue if isinstance(chunk, Text))
 
 
-def is_visible(queue: tuple[Chunk, ...]) -> bool:
+def is_visible(queue: tuple[Queued, ...]) -> bool:
     """Whether the queue has content that a person would see."""
     return any(isinstance(chunk, Card) or (isinstance(chunk, Text) and chunk.text.strip()) for chunk in queue)
 
