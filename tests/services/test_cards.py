@@ -63,9 +63,9 @@ class Cards:
             await self.world.database.read(agents.everyone)
         assert not self.may_go
 
-    async def posted(self) -> None:
+    async def posted(self, count: int = 1) -> None:
         async def look() -> bool:
-            return any("May I" in text for text in self.world.slack.posts)
+            return sum("May I" in text for text in self.world.slack.posts) >= count
 
         await wait_until(look, what="the card is posted")
 
@@ -282,7 +282,7 @@ async def test_two_cards_in_a_row_have_no_empty_message_between(world: World) ->
             work = AskedWork(inbox_message_id=writing.trigger.inbox_messages[0].id)
             new = replace(NEW, key=f"q{count}")
             await world.services.requests.ask(writing.caller, work, new, wait=True)
-            await wait_until(lambda: asyncio.sleep(0, len(world.slack.posts)), lambda seen, n=count: seen == n)
+            await cards.posted(count)
             await decide(world)
         await writing.close("After.")
         await writing.ended()
