@@ -59,7 +59,7 @@ def outcome_text(request: HumanRequest) -> str:
     """Returns how and when a request ended, as a sentence without a full stop. People are given by their ids."""
     decided = request.ended_at if request.answers and not request.is_open else None
     at = datetime.fromtimestamp(decided // SECOND, UTC) if decided else None
-    return f"{_outcome(request)}{f' on {at.day} {at:%B at %H:%M} UTC' if at else ''}"
+    return f"{_outcome(request)}{f' at {at:%Y-%m-%d %H:%M} UTC' if at else ''}"
 
 
 def _outcome(request: HumanRequest) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from swarm.agents.remote.resumes import askable_by_form, form_data
+from swarm.agents.remote.resumes import form_data
 from swarm.domain.answers.agents import ResumeForm
-from swarm.domain.answers.events import AgentEvent, Asked, Decided, Failed, Interrupted
+from swarm.domain.answers.events import AgentEvent, Asked, Decided, Interrupted
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, ToolRequest, options
 from tests.agents.asking import CAIPE, run, run_input, text_of
 from tests.support.caipe import AGENT, Caipe, Shape
@@ -193,27 +193,15 @@ async def test_where_only_forms_are_told_other_arguments_are_not_offered(by_form
 
 
 @pytest.mark.req("HITL-14")
-@pytest.mark.parametrize(("decision", "is_refusal"), [(D.APPROVE, False), (D.REJECT, True), (None, True)])
-async def test_where_only_forms_are_told_several_calls_of_a_tool_are_one_question(
-    decision: HumanDecision | None, is_refusal: bool, by_form: Served
+@pytest.mark.parametrize(("second", "is_refusal"), [(D.APPROVE, False), (D.REJECT, True), (None, True)])
+async def test_where_only_forms_are_told_people_read_that_several_calls_are_made_or_none(
+    second: HumanDecision | None, is_refusal: bool, by_form: Served
 ) -> None:
-    (asked,) = await by_form.asked("delete a b")
-    assert asked.tool == ToolRequest(name="delete", arguments={"calls": [{"path": "a"}, {"path": "b"}]})
-    assert form_data([decided(asked, decision)]).startswith("User dismissed") is is_refusal
-
-
-@pytest.mark.req("HITL-14")
-def test_where_only_forms_are_told_several_tools_are_not_asked_about() -> None:
-    """Each has its own rules and permissions, but they would share one answer."""
-    calls = [
-        Asked(id=name, prompt="", tool=ToolRequest(name=name), raw={"reason": "tool_approval"})
-        for name in ("read", "deploy")
-    ]
-    end = askable_by_form(Interrupted(asked=tuple(calls)))
-    assert isinstance(end, Failed)
-    assert end.message == (
-        "it asks to use several tools at once, and can be told only one decision; its operator can set resume: data"
-    )
+    asked = await by_form.asked("delete a b")
+    says = "The agent asks about 2 calls at once: they are made only if all of them are approved."
+    assert [one.prompt for one in asked] == [says, says]
+    told = form_data([decided(asked[0], D.APPROVE), decided(asked[1], second)])
+    assert told.startswith("User dismissed") is is_refusal
 
 
 @pytest.mark.req("HITL-14")

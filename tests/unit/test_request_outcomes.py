@@ -86,5 +86,5 @@ def test_a_notification_says_who_decided_without_a_time(request_: HumanRequest, 
 
 
 def test_who_comes_late_reads_who_decided_and_when() -> None:
-    assert outcome_text(ended_request(_R.APPROVED, answer("U1"))) == "approved by <@U1> on 21 September at 14:14 UTC"
+    assert outcome_text(ended_request(_R.APPROVED, answer("U1"))) == "approved by <@U1> at 2026-09-21 14:14 UTC"
     assert outcome_text(ended_request(_R.EXPIRED)) == "nobody decided in time"

@@ -29,7 +29,7 @@ from swarm.agents.http import AgentRequest
 from swarm.agents.remote.resumes import askable_by_form, command, form_data, resume_data, resume_entries
 from swarm.agents.remote.translation.wire import id_of, is_object
 from swarm.domain.answers.agents import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
-from swarm.domain.answers.events import Failed, InputMessage, Interrupted, RunInput, Speaker
+from swarm.domain.answers.events import InputMessage, Interrupted, RunInput, Speaker
 from swarm.domain.answers.questions import tool_of_call
 from swarm.domain.model.threads import STANDING_WORDS
 from swarm.domain.prompts.fences import barred, fenced, moment, quoted
@@ -81,8 +81,8 @@ class _Requests(Protocol):
         """Returns the request that stops a run; None if closing the connection is the only way."""
         ...
 
-    def askable(self, asked: Interrupted) -> Interrupted | Failed:
-        """Returns the questions of a run with the decisions that the agent can be told; Failed if there are none."""
+    def askable(self, asked: Interrupted) -> Interrupted:
+        """Returns the questions of a run with the decisions that the agent can be told."""
         ...
 
     def health(self) -> AgentRequest:
@@ -131,7 +131,7 @@ class _AguiRequests:
         """Returns None: the agent detects the closed connection."""
         return None
 
-    def askable(self, asked: Interrupted) -> Interrupted | Failed:
+    def askable(self, asked: Interrupted) -> Interrupted:
         """Returns the questions as they are, because each offers what its form of answer can tell."""
         return asked
 
@@ -179,7 +179,7 @@ class _CaipeRequests:
         body = _present(agent_id=self._agent.agent_id, conversation_id=run_input.conversation_id)
         return self._post("/api/v1/chat/stream/cancel", _JSON, body)
 
-    def askable(self, asked: Interrupted) -> Interrupted | Failed:
+    def askable(self, asked: Interrupted) -> Interrupted:
         """Leaves out what the service's form of answers cannot tell."""
         return asked if self._agent.resume is ResumeForm.DATA else askable_by_form(asked)
 

@@ -15,7 +15,7 @@ from ag_ui.core import ResumeEntry
 
 from swarm.agents.remote.translation.answer_forms import AnswerForm, AnswerShape, answer_form
 from swarm.agents.remote.translation.wire import parsed
-from swarm.domain.answers.events import Decided, Failed, Interrupted
+from swarm.domain.answers.events import Asked, Decided, Interrupted
 from swarm.domain.answers.questions import (
     ANSWER,
     APPROVED,
@@ -23,7 +23,6 @@ from swarm.domain.answers.questions import (
     NOBODY_DECIDED,
     REASON,
     REJECTED,
-    tool_request,
 )
 from swarm.domain.model.requests import APPROVALS, HumanDecision
 from swarm.domain.text.characters import data_for_model
@@ -36,9 +35,7 @@ with its first two words, and any other for an approval.
 _EXPIRED_FORM: Final = "User dismissed nothing and entered no values: nobody decided in time."
 _REJECTED_CALL: Final = "User dismissed this call: it is not allowed."
 _NOT_EDITABLE: Final = "User dismissed this call: it is allowed only with other arguments, which you cannot be given."
-_SEVERAL_TOOLS: Final = (
-    "it asks to use several tools at once, and can be told only one decision; its operator can set resume: data"
-)
+_ALL_OR_NONE: Final = "The agent asks about {count} calls at once: they are made only if all of them are approved."
 _TOOL_APPROVAL: Final = "tool_approval"
 _EXPIRED: Final = {REASON: "expired"}
 _CANCELLED: Final = "__agui_cancelled__"
@@ -83,23 +80,19 @@ def form_data(decided: Iterable[Decided]) -> str:
     return _json(_texts(answers))
 
 
-def askable_by_form(asked: Interrupted) -> Interrupted | Failed:
+def askable_by_form(asked: Interrupted) -> Interrupted:
     """Returns the questions with the decisions that `form_data` can tell the service: no other arguments of a call.
 
-    One text answers all calls of an interrupt. So calls of one tool are one question, and calls of several tools none,
-    because each tool has its own rules and permissions.
+    One text answers all calls of an interrupt. So people read that a call is made only if the others are allowed, too.
     """
-    calls = [one.tool for one in asked.asked if one.tool and one.raw.get(REASON) == _TOOL_APPROVAL]
-    if len({call.name for call in calls}) > 1:
-        return Failed(message=_SEVERAL_TOOLS)
-    told = [
-        replace(one, decisions=tuple(decision for decision in one.decisions if decision is not _D.EDIT))
-        for one in asked.asked
-    ]
-    if len(calls) > 1:
-        arguments = {"calls": [dict(call.arguments) for call in calls]}
-        told = [replace(told[0], tool=tool_request(calls[0].name, arguments))]
-    return Interrupted(asked=tuple(told))
+    count = sum(one.raw.get(REASON) == _TOOL_APPROVAL for one in asked.asked)
+    return Interrupted(asked=tuple(_by_form(one, count) for one in asked.asked))
+
+
+def _by_form(asked: Asked, count: int) -> Asked:
+    is_shared = count > 1 and asked.raw.get(REASON) == _TOOL_APPROVAL
+    prompt = f"{asked.prompt}\n\n{_ALL_OR_NONE.format(count=count)}".strip() if is_shared else asked.prompt
+    return replace(asked, prompt=prompt, decisions=tuple(one for one in asked.decisions if one is not _D.EDIT))
 
 
 def resume_data(decided: Iterable[Decided]) -> str:
