@@ -507,6 +507,18 @@ async def test_a_card_says_who_stopped_the_work(world: World) -> None:
     assert "🛑 Withdrawn: stopped by <@U1>" in str(await last_card(world))
 
 
+@pytest.mark.req("HITL-14")
+async def test_a_card_says_that_the_message_was_deleted(world: World) -> None:
+    async with playing(world, hired("ada", Scripted(ends(APPROVAL)))) as show:
+        root = await world.says(f"{BOT} push")
+        await show.over(root)
+        await world.send()
+        deleted = MessageDeleted(channel=root.channel, ts=root.ts, thread_ts=None, event_id="E1")
+        await world.ingest.handle(deleted)
+        await world.sweep()
+    assert "🛑 Withdrawn: the message was deleted" in str(await last_card(world))
+
+
 @pytest.mark.req("HITL-06")
 async def test_a_retry_after_a_failed_resume_sends_the_same_decision_and_says_so(world: World) -> None:
     ada, asking = Scripted(says("Pushed.")), Asking(world)
