@@ -250,7 +250,7 @@ def _sender(base: _Base, watcher: Watcher, running: ActiveRuns) -> OutboxSender:
         base.me.team,
         http_timeout_seconds=base.settings.slack.timeout_seconds,
         reactions=base.operating_policy.reactions,
-        before_card=running.before_card,
+        around_card=running.around_card,
     )
 
 

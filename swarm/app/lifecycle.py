@@ -152,15 +152,18 @@ async def _upkeep(coordinator: Coordinator, term: LockTerm) -> None:
     """Runs the jobs of the elected process."""
     coordinator.terms[UPKEEP] = term
     coordinator.pacing.take_over()
-    async with asyncio.TaskGroup() as works:
-        works.create_task(coordinator.sender.run(term.holds, term.is_ours), name="sender")
-        works.create_task(coordinator.webhooks.run(), name="webhooks")
-        works.create_task(coordinator.sweeper.run(), name="sweeper")
-        works.create_task(coordinator.backfill.run(), name="backfill")
-        works.create_task(coordinator.verifier.run(), name="verifier")
-        works.create_task(coordinator.catch_up.run(), name="catch up")
-        works.create_task(coordinator.streaming_agents.run(term), name="streaming_agents")
-        works.create_task(coordinator.status_lines.run(term.is_ours), name="status lines")
+    try:
+        async with asyncio.TaskGroup() as works:
+            works.create_task(coordinator.sender.run(term.holds, term.is_ours), name="sender")
+            works.create_task(coordinator.webhooks.run(), name="webhooks")
+            works.create_task(coordinator.sweeper.run(), name="sweeper")
+            works.create_task(coordinator.backfill.run(), name="backfill")
+            works.create_task(coordinator.verifier.run(), name="verifier")
+            works.create_task(coordinator.catch_up.run(), name="catch up")
+            works.create_task(coordinator.streaming_agents.run(term), name="streaming_agents")
+            works.create_task(coordinator.status_lines.run(term.is_ours), name="status lines")
+    finally:
+        await coordinator.status_lines.look_once(term.is_ours)  # the runs have ended
 
 
 class _Server(uvicorn.Server):

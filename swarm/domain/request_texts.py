@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from swarm.clock import to_iso
+from swarm.clock import SECOND, to_iso
 from swarm.domain.model.grants import Grant
 from swarm.domain.model.requests import (
     OPERATOR,
@@ -22,17 +24,29 @@ from swarm.domain.text.slack_text import safe
 _DID: Final = {
     HumanDecision.APPROVE: "approved",
     HumanDecision.APPROVE_THREAD: "approved for this thread",
-    HumanDecision.APPROVE_ALWAYS: "approved for always",
+    HumanDecision.APPROVE_ALWAYS: "always allowed",
     HumanDecision.EDIT: "approved with changed arguments",
     HumanDecision.REJECT: "rejected",
     HumanDecision.ANSWER: "answered",
 }
 
 
+_BY: Final = re.compile(r"(stopped|dropped) by <@([UW][A-Z0-9]+)>")
+
+
 def card_text(request: HumanRequest) -> str:
-    """Returns the text of a request for notifications and for the thread's transcript."""
-    outcome = "" if request.is_open else f" ({outcome_text(request)})"
-    return f"✋ {safe(notified_title(request))}{safe(outcome)}"
+    """Returns the text of a request for notifications and for the thread's transcript, safe for Slack.
+
+    People who have decided are mentions, which Slack and the prompts of agents show as names.
+    """
+    named = notified_title(request)
+    title = f"✋ {safe(named)}"
+    if request.is_open:
+        return title
+    outcome, by = _outcome(request), withdrawn_by(request)
+    people = frozenset([*(answer.person for answer in request.answers), *(by[1:] if by else ())])
+    end = "" if named.endswith((".", "?", "!", "…")) else "."
+    return f"{title}{end} {safe(outcome[:1].upper() + outcome[1:], people)}"
 
 
 def granted_text(request: HumanRequest, grant: Grant) -> str:
@@ -41,8 +55,20 @@ def granted_text(request: HumanRequest, grant: Grant) -> str:
     return f"✋ Allowed by {whose} grant: {safe(request.tool.name if request.tool else grant.tool)}"
 
 
+def withdrawn_by(request: HumanRequest) -> tuple[str, str] | None:
+    """Returns what a person did to withdraw a request ("stopped"), and the person's id; None if nobody did."""
+    found = _BY.fullmatch(request.reason or "") if request.status is RequestStatus.CANCELLED else None
+    return (found[1], found[2]) if found else None
+
+
 def outcome_text(request: HumanRequest) -> str:
-    """Returns how a request ended, as a sentence without a full stop. People are given by their ids."""
+    """Returns how and when a request ended, as a sentence without a full stop. People are given by their ids."""
+    decided = request.ended_at if request.answers and not request.is_open else None
+    at = datetime.fromtimestamp(decided // SECOND, UTC) if decided else None
+    return f"{_outcome(request)}{f' at {at:%Y-%m-%d %H:%M} UTC' if at else ''}"
+
+
+def _outcome(request: HumanRequest) -> str:
     match request.status:
         case RequestStatus.OPEN:
             return "nobody has decided yet"
@@ -55,8 +81,7 @@ def outcome_text(request: HumanRequest) -> str:
         for answer in request.answers
         if (answer.decision is HumanDecision.REJECT) == (request.status is RequestStatus.REJECTED)
     )
-    at = f" at {to_iso(request.ended_at)}" if request.ended_at else ""
-    return f"{people or request.status.value}{at}"
+    return people or request.status.value
 
 
 def person_text(person: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from swarm.agents.remote.resumes import form_data
 from swarm.domain.answers.agents import ResumeForm
 from swarm.domain.answers.events import AgentEvent, Asked, Decided, Interrupted
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, ToolRequest, options
@@ -28,8 +29,8 @@ VALUES = {"repo": "a/b", "replicas": 3, "where": ["eu", "us"], "sure": True}
 class Served:
     """A service, and an agent there."""
 
-    def __init__(self, shape: Shape, url: str, service: Caipe) -> None:
-        self._settings: dict[str, Any] = {"dialect": CAIPE, "agent_id": AGENT, "resume": RESUMES[shape]}
+    def __init__(self, resume: ResumeForm, url: str, service: Caipe) -> None:
+        self._settings: dict[str, Any] = {"dialect": CAIPE, "agent_id": AGENT, "resume": resume}
         self._url = url
         self.service = service
 
@@ -50,10 +51,10 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def _served(shape: Shape) -> AsyncIterator[Served]:
+async def _served(shape: Shape, resume: ResumeForm | None = None) -> AsyncIterator[Served]:
     service = Caipe(shape)
     async with serving(service.app()) as url:
-        yield Served(shape, url, service)
+        yield Served(resume or RESUMES[shape], url, service)
 
 
 @pytest.fixture(params=Shape)
@@ -176,3 +177,34 @@ async def test_an_approval_is_never_more_than_was_decided_where_only_forms_are_k
     sent, _ = await old.resumed(decided(asked, decision, arguments=arguments))
     assert sent.startswith("User dismissed") is is_refusal
     assert old.service.ran == ([] if is_refusal else [{"path": "a"}])
+
+
+@pytest.fixture
+async def by_form() -> AsyncIterator[Served]:
+    """A service that asks for approvals, by an agent that is set to the default, ``resume: form``."""
+    async with _served(Shape.PRESENT, ResumeForm.FORM) as served:
+        yield served
+
+
+@pytest.mark.req("HITL-14")
+async def test_where_only_forms_are_told_other_arguments_are_not_offered(by_form: Served) -> None:
+    (asked,) = await by_form.asked("delete a")
+    assert asked.decisions == (D.APPROVE, D.REJECT, D.APPROVE_THREAD, D.APPROVE_ALWAYS)
+
+
+@pytest.mark.req("HITL-14")
+@pytest.mark.parametrize(("second", "is_refusal"), [(D.APPROVE, False), (D.REJECT, True), (None, True)])
+async def test_where_only_forms_are_told_people_read_that_several_calls_are_made_or_none(
+    second: HumanDecision | None, is_refusal: bool, by_form: Served
+) -> None:
+    asked = await by_form.asked("delete a b")
+    says = "The agent asks about 2 calls at once: they are made only if all of them are approved."
+    assert [one.prompt for one in asked] == [says, says]
+    told = form_data([decided(asked[0], D.APPROVE), decided(asked[1], second)])
+    assert told.startswith("User dismissed") is is_refusal
+
+
+@pytest.mark.req("HITL-14")
+async def test_where_only_forms_are_told_a_form_is_asked_as_it_is(by_form: Served) -> None:
+    (asked,) = await by_form.asked("form")
+    assert request(asked).decisions == (D.ANSWER, D.REJECT)

@@ -12,7 +12,6 @@ from swarm.agents.remote.agui import AguiAgent
 from swarm.domain.answers.agents import RemoteAgent
 from swarm.domain.answers.calls import Closing
 from swarm.domain.answers.events import (
-    AgentEvent,
     Answered,
     Asked,
     Broken,
@@ -28,6 +27,7 @@ from swarm.domain.answers.events import (
     Warned,
 )
 from swarm.domain.answers.state import PageMode
+from swarm.domain.model.deliveries import DeliveryAccepted
 from tests.agents.asking import run_input
 from tests.contract.live_scene import (
     LINES,
@@ -41,6 +41,7 @@ from tests.contract.live_scene import (
     typing,
 )
 from tests.contract.slack.answers import place
+from tests.contract.slack.workspace import delivery
 from tests.support.agui_server import STALL, STARTED, agui_server, said
 
 
@@ -119,12 +120,41 @@ async def test_a_warning_is_logged_and_shown_to_nobody(scene: Scene) -> None:
     assert "the index is old" not in str(await scene.workspace.all_calls())
 
 
-@pytest.mark.req("STREAM-09")
-@pytest.mark.parametrize("end", [Broken(reason="it hung up"), Finished()])
-async def test_the_status_is_cleared_however_the_run_ends(scene: Scene, end: AgentEvent) -> None:
-    await scene.show(saying(end=end))
-    assert (await scene.workspace.assistant())["statuses"] == []
-    assert (await scene.workspace.calls("assistant.threads.setStatus"))[-1]["args"]["status"] == ""
+@pytest.mark.req("HITL-12")
+@pytest.mark.parametrize("has_streams", [True, False])
+async def test_what_comes_after_a_card_begins_below_it(scene: Scene, has_streams: bool) -> None:
+    """Also where messages grow by edits."""
+    mode = PageMode.STREAM if has_streams else PageMode.POST
+    scene.make(mode=mode)
+    is_posted = asyncio.Event()
+
+    async def script() -> Events:
+        yield ToolStarted(id="1", name="edit")
+        yield TextDelta(text="I have found the fault.", message_id="1")
+        await is_posted.wait()
+        yield ToolEnded(id="1")
+        yield TextDelta(text="\n\nI have corrected it.", message_id="1")
+        yield Finished()
+
+    task = scene.begin(script)
+    await scene.until_shown("found the fault")
+    await scene.answer.seal()
+    card = delivery(text="May I edit?", thread_ts=scene.where.thread_ts)
+    assert isinstance(await scene.gateway.deliver(card), DeliveryAccepted)
+    scene.answer.go_on()
+    is_posted.set()
+    await task
+    above, between, below = await scene.shown()
+    assert [message["text"] for message in (above, between, below)] == [
+        "I have found the fault.", "May I edit?", "I have corrected it.",
+    ]  # fmt: skip
+    kinds = [[block["type"] for block in message["blocks"]] for message in (above, below)]
+    assert [("context" in kind, "context_actions" in kind) for kind in kinds] == [(False, False), (True, True)]
+    steps = [
+        [(task["title"], task["status"]) for plan in blocks_of([message], "plan") for task in plan["tasks"]]
+        for message in (above, below)
+    ]
+    assert steps == [[("edit", "pending")], [("edit", "complete")]]
 
 
 @pytest.mark.req("STREAM-04")
@@ -286,7 +316,6 @@ async def test_a_stop_before_the_first_word_is_told_too(scene: Scene) -> None:
     shown = await task
     assert shown.outcome == RunStopped(by="U000ALICE")
     assert shown.closing.note == "🛑 Stopped by <@U000ALICE>."
-    assert (await scene.workspace.assistant())["statuses"] == []
 
 
 # However the run ends
@@ -325,7 +354,7 @@ async def test_a_question_closes_the_message_and_has_a_card_of_its_own(scene: Sc
     shown = await scene.show(saying("I can do two things.", end=Interrupted(asked=asked)))
     assert shown.outcome == NeedsInput(asked=asked)
     [message] = await scene.shown()
-    assert message["blocks"][1]["text"] == "✋ It waits for a decision, see below."
+    assert [block["type"] for block in message["blocks"]] == ["markdown"]  # the answer ends below the card
 
 
 # What an agent must not show

@@ -176,7 +176,7 @@ async def test_the_assistant_asks_before_it_writes_and_bob_may_not_decide(twin: 
         ts, lambda seen: any("This is what became of it" in one for one in seen.answers) and not seen.is_growing
     )
     assert "Appended 11 bytes" in seen.answers[-1]
-    await twin.until(ts, lambda seen: any("approved by" in answer for answer in seen.answers))
+    await twin.until(ts, lambda seen: any("Approved by" in answer for answer in seen.answers))
 
 
 @pytest.mark.req("OPS-01", "AGENT-01", "AGENT-04")
@@ -228,6 +228,8 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
         seen = await twin.until(ts, lambda seen: seen.is_answered() and "Branch" in str(seen.answers))
         assert seen.answers[0] == "I have delegated this to **coder**."
         fixed = next(answer for answer in seen.answers if "**Fixed.** All 2 tests pass." in answer)
+        card_at = next(at for at, answer in enumerate(seen.answers) if "May I use edit?" in answer)
+        assert card_at < seen.answers.index(fixed)  # what comes after the decision is read below it
         branch = _branch(fixed)
         assert f"Branch `{branch}`: 1 file changed, 1 insertion(+), 1 deletion(-)." in fixed
         (upload,) = await twin.calls("files.completeUploadExternal", since=since)

@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
 
 from swarm.domain.answers import sending as sending_of_answers
-from swarm.domain.answers.calls import AppendStream, CloseStream, OpenStream, Slot, StreamCall
+from swarm.domain.answers.calls import (
+    ANSWERED_BELOW,
+    NOTHING_BELOW,
+    CloseStream,
+    OpenStream,
+    Slot,
+    StreamCall,
+)
 from swarm.domain.answers.events import Asked, Interrupted, RunInput, TextDelta
-from swarm.domain.model.requests import HumanDecision, NewRequest
+from swarm.domain.model.requests import Decide, EntryPoint, HumanDecision, NewRequest, RequestStatus
+from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.requests.human_requests import AskedWork
 from swarm.services.runs import active_runs
@@ -40,10 +48,12 @@ class Cards:
     has_come: asyncio.Event = field(default_factory=asyncio.Event)
     may_go: bool = False
 
-    async def wait(self, running: ActiveRuns, card: Row) -> None:
+    @asynccontextmanager
+    async def wait(self, running: ActiveRuns, card: Row) -> AsyncIterator[None]:
         self.has_come.set()
-        await running.before_card(card)
-        self.may_go = True
+        async with running.around_card(card):
+            self.may_go = True
+            yield
 
     async def waits(self) -> None:
         """The sender has come to a card, and does not post it."""
@@ -53,9 +63,9 @@ class Cards:
             await self.world.database.read(agents.everyone)
         assert not self.may_go
 
-    async def posted(self) -> None:
+    async def posted(self, count: int = 1) -> None:
         async def look() -> bool:
-            return any("May I" in text for text in self.world.slack.posts)
+            return sum("May I" in text for text in self.world.slack.posts) >= count
 
         await wait_until(look, what="the card is posted")
 
@@ -69,7 +79,7 @@ async def sending(world: World, show: Show) -> AsyncIterator[Cards]:
         world.slack,
         ME.team,
         http_timeout_seconds=HTTP_TIMEOUT_SECONDS,
-        before_card=partial(cards.wait, show.running),
+        around_card=partial(cards.wait, show.running),
     )
     task = asyncio.create_task(sender.run())
     try:
@@ -111,12 +121,12 @@ async def test_text_that_is_appended_to_a_growing_message_comes_first_without_it
         writing = await begun(world, await world.lead())
         await writing.append("One.\n")
         await writing.until_shown(show, "One.")
-        live.hold[AppendStream] = asyncio.Event()
+        live.hold[CloseStream] = asyncio.Event()
         await writing.append("Two, and [half of")
         await asks(writing)
-        await until_called(live, AppendStream)
+        await until_called(live, CloseStream)
         await cards.waits()
-        live.hold.pop(AppendStream).set()
+        live.hold.pop(CloseStream).set()
         await cards.posted()
         assert live.of(writing.root)[0].text == "One.\nTwo, and [half of"
 
@@ -204,3 +214,131 @@ async def test_an_answer_that_ends_early_still_comes_before_its_card(
         await writing.close()
         await cards.posted()
         assert [shown.text for shown in live.of(writing.root)] == ["I have corrected it."]
+
+
+# What comes after a card
+
+
+def thread_of(world: World, live: FakeLive, root: SlackMessage) -> list[str]:
+    """What people see in a thread, from top to bottom."""
+    posts = [(world.slack.timestamps[done.id], done.text) for done in world.slack.landed if done.kind == "post"]
+    seen = [*((shown.ts, shown.text) for shown in live.of(root)), *posts]
+    return [text for _, text in sorted(seen)]
+
+
+async def decide(world: World, decision: HumanDecision = HumanDecision.APPROVE) -> None:
+    (request,) = await world.services.requests.latest(RequestStatus.OPEN, 10)
+    wish = Decide(request_id=request.id, decision=decision, person="U1", door=EntryPoint.SLACK)
+    await world.services.decisions.decide(wish)
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-12")
+async def test_what_a_polling_agent_streams_after_its_card_comes_below_with_one_footer(world: World) -> None:
+    live = FakeLive()
+    async with playing(world, live=live) as show, sending(world, show) as cards:
+        writing = await begun(world, await world.lead())
+        await writing.append("I have found the fault.")
+        await asks(writing)
+        await cards.posted()
+        await decide(world)
+        await writing.append("\n\nI have corrected it.")
+        await writing.close("\nDone.")
+        await writing.ended()
+        assert thread_of(world, live, writing.root) == [
+            "I have found the fault.", "✋ May I edit?", "I have corrected it.\nDone.",
+        ]  # fmt: skip
+        assert [shown.closing for shown in live.of(writing.root)] == [NOTHING_BELOW, ANSWERED_BELOW]
+
+
+@pytest.mark.req("HITL-12")
+async def test_text_that_comes_before_the_card_is_posted_waits_for_it(world: World) -> None:
+    live, world.slack.go_on = FakeLive(), asyncio.Event()
+    async with playing(world, live=live) as show, sending(world, show) as cards:
+        writing = await begun(world, await world.lead())
+        await writing.append("Before.")
+        await asks(writing)
+        async with asyncio.timeout(10):
+            await world.slack.under_way.wait()
+        await writing.append("After.")
+        for _ in range(20):
+            await world.database.read(agents.everyone)
+        assert [shown.text for shown in live.of(writing.root)] == ["Before."]
+        world.slack.go_on.set()
+        await cards.posted()
+        await decide(world)
+        await writing.close()
+        await writing.ended()
+        assert thread_of(world, live, writing.root) == ["Before.", "✋ May I edit?", "After."]
+
+
+@pytest.mark.req("HITL-12")
+async def test_two_cards_in_a_row_have_no_empty_message_between(world: World) -> None:
+    live = FakeLive()
+    async with playing(world, live=live) as show, sending(world, show) as cards:
+        writing = await begun(world, await world.lead())
+        await writing.append("Before.")
+        for count in (1, 2):
+            work = AskedWork(inbox_message_id=writing.trigger.inbox_messages[0].id)
+            new = replace(NEW, key=f"q{count}")
+            await world.services.requests.ask(writing.caller, work, new, wait=True)
+            await cards.posted(count)
+            await decide(world)
+        await writing.close("After.")
+        await writing.ended()
+        await cards.posted()
+        assert thread_of(world, live, writing.root) == ["Before.", "✋ May I edit?", "✋ May I edit?", "After."]
+
+
+@pytest.mark.req("HITL-12")
+async def test_an_answer_without_text_after_its_card_ends_on_its_last_message(world: World) -> None:
+    live = FakeLive()
+    async with playing(world, live=live) as show, sending(world, show) as cards:
+        writing = await begun(world, await world.lead())
+        await writing.append("I have corrected it.")
+        await asks(writing)
+        await cards.posted()
+        await decide(world)
+        await writing.close()
+        await writing.ended()
+        (shown,) = live.of(writing.root)
+        assert (shown.text, shown.closing) == ("I have corrected it.", ANSWERED_BELOW)
+
+
+@pytest.mark.req("HITL-12")
+async def test_after_a_crash_behind_the_card_the_answer_is_shown_again_below_it(world: World) -> None:
+    live, writing = FakeLive(), None
+    async with playing(world, live=live) as show, sending(world, show) as cards:
+        writing = await begun(world, await world.lead())
+        await writing.append("Before.")
+        await asks(writing)
+        await cards.posted()
+        await show.deposed()
+    await decide(world)
+    await writing.append(" After.")
+    async with playing(world, live=live):
+        await writing.close()
+        await writing.ended()
+    assert thread_of(world, live, writing.root) == ["Before.", "✋ May I edit?", "Before. After."]
+    first, last = live.of(writing.root)
+    assert "starts again below" in first.closing.note
+    assert last.closing == ANSWERED_BELOW
+
+
+@pytest.mark.req("HITL-12")
+async def test_what_an_agent_says_after_its_tool_has_asked_comes_below_the_card(world: World) -> None:
+    live, gate, ada = FakeLive(), Gate(before="I need a hat.", after="Bought."), Scripted()
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada), live=live) as show, sending(world, show) as cards:
+        root = await world.says(f"{BOT} hello")
+        async with asyncio.timeout(10):
+            await gate.arrived.wait()
+        (run,) = await show.runs(root)
+        asking = asyncio.create_task(world.services.requests.ask_during_run(run.id, "buy", NEW))
+        await cards.posted()
+        await decide(world)
+        await asking
+        gate.opened.set()
+        await show.over(root)
+        assert thread_of(world, live, root) == ["I need a hat.", "✋ May I edit?", "Bought."]
+        assert [shown.closing for shown in live.of(root)] == [NOTHING_BELOW, ANSWERED_BELOW]

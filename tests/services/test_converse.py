@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from swarm.domain.answers.agents import History, RunEnd
+from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.answers.events import (
     Asked,
     Broken,
@@ -69,6 +70,7 @@ async def test_what_shapes_an_answer_comes_apart_and_what_does_not_apply_is_abse
     in_channel, in_direct = (run.client_context for run in ada.inputs)
     assert in_channel == {
         "source": "slack",
+        "user": {"id": "U1", "name": "alice"},
         "channel_type": "channel",
         "channel_name": "#general",
         "channel_topic": "all sorts",
@@ -307,7 +309,7 @@ async def test_a_question_leaves_the_run_and_its_message_waiting(world: World) -
         root = await world.says(f"{BOT} deploy")
         (run,) = await show.over(root)
         (shown,) = show.live.of(root)
-        assert shown.closing.note == "✋ It waits for a decision, see below."
+        assert shown.closing == NOTHING_BELOW  # the answer ends below the card
         assert (run.status, await status(world, root)) == (RunStatus.WAITING, InboxStatus.WAITING)
         (asked,) = await world.database.read(requests.of_run, run.id)
         assert (asked.prompt, asked.status) == ("May I?", RequestStatus.OPEN)

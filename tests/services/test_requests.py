@@ -38,6 +38,7 @@ from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.shown_requests import reading_pages, with_page_read
 from swarm.services.requests.human_requests import AskedWork
+from swarm.slack.outgoing.request_cards import request_blocks
 from swarm.store import grants, requests
 from tests.support.conversing import press, pressed, status
 from tests.support.live import Scripted, Show, ends, hired, playing, says
@@ -471,6 +472,55 @@ async def test_the_run_continues_as_expired_not_as_rejected(world: World) -> Non
     assert decided.values == {"approved": False, "reason": "Nobody decided in time."}
 
 
+async def last_card(world: World) -> list[dict[str, Any]]:
+    """The blocks of the card as Slack shows it."""
+    await world.send()
+    shown = [done.request for done in world.slack.landed if done.request]
+    return request_blocks(shown[-1])
+
+
+@pytest.mark.req("HITL-14")
+@pytest.mark.parametrize("decision", [D.APPROVE, D.REJECT])
+async def test_a_call_that_has_heard_the_decision_is_not_said_to_have_failed(
+    decision: D, asking: Asking, world: World
+) -> None:
+    """A coding CLI that gives up after a rejection: nothing is sent again, because it would ask anew."""
+    request = await asking.ask(wait=True)
+    await asking.decide(request, decision)
+    await world.services.requests.get(asking.lead, request.id, 1)
+    token = asking.trigger.lease_token
+    for _ in range(5):
+        await world.services.work.finish(asking.lead, [token], FinishOutcome.FAILED, "it may not edit")
+        await world.later(600)
+        token = next((again.lease_token for again in await world.poll(asking.lead) if is_work(again)), token)
+    assert await status(world, asking.root) is InboxStatus.DEAD
+    await world.sweep()
+    assert (await asking.now(request)).resume is ResumeStatus.ACCEPTED
+    assert "failed" not in str(await last_card(world))
+
+
+@pytest.mark.req("HITL-14")
+async def test_a_card_says_who_stopped_the_work(world: World) -> None:
+    ada = Scripted(ends(APPROVAL))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} push")
+        await show.over(root)
+        await world.says("!stop", thread=root)
+    assert "🛑 Withdrawn: stopped by <@U1>" in str(await last_card(world))
+
+
+@pytest.mark.req("HITL-14")
+async def test_a_card_says_that_the_message_was_deleted(world: World) -> None:
+    async with playing(world, hired("ada", Scripted(ends(APPROVAL)))) as show:
+        root = await world.says(f"{BOT} push")
+        await show.over(root)
+        await world.send()
+        deleted = MessageDeleted(channel=root.channel, ts=root.ts, thread_ts=None, event_id="E1")
+        await world.ingest.handle(deleted)
+        await world.sweep()
+    assert "🛑 Withdrawn: the message was deleted" in str(await last_card(world))
+
+
 @pytest.mark.req("HITL-06")
 async def test_a_retry_after_a_failed_resume_sends_the_same_decision_and_says_so(world: World) -> None:
     ada, asking = Scripted(says("Pushed.")), Asking(world)
@@ -483,9 +533,11 @@ async def test_a_retry_after_a_failed_resume_sends_the_same_decision_and_says_so
         failed = (await show.over(root, 2))[-1]
         await world.sweep()
         assert (await asking.now(request)).resume is ResumeStatus.FAILED
+        assert "failed after this decision" in str(await last_card(world))
         assert await pressed(world, press(RETRY_RUN_ACTION, failed.id)) is None
         await show.over(root, 3)
         await world.sweep()
+        assert "failed after this decision" not in str(await last_card(world))
     assert [one.decided[0].values for one in ada.inputs[1:]] == [{"approved": True}] * 2
     assert (await asking.now(request)).resume is ResumeStatus.ACCEPTED
     assert await asking.audit() == ["asked", "decided", "resumed", "resumed"]

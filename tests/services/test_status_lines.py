@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from swarm.domain.answers.calls import SessionState
+from swarm.domain.answers.events import Asked, Interrupted, TextDelta
 from swarm.domain.answers.sending import STATUS_SECONDS
 from swarm.domain.button_actions import SessionStopped
 from swarm.domain.channel_policy import ChannelPolicy, DirectReplies, Listen
@@ -15,12 +18,13 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.requests import Decide, EntryPoint, HumanDecision, NewRequest
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.threads import ChannelType, SlackMessage
+from swarm.domain.model.threads import ChannelType, MessageDeleted, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.outbox.status_lines import AFTER_SECONDS, StatusLines
 from swarm.services.requests.human_requests import AskedWork
 from swarm.store import agents
-from tests.support.live import FakeLive
+from swarm.store.threads.status_lines import SUSPENDED_AT, StatusLine
+from tests.support.live import FakeLive, Scripted, Show, ends, hired, playing, says
 from tests.support.runs import begun, now
 from tests.support.tasks import asked_and_handed, status_of
 from tests.support.world import BOT, World, holding, said
@@ -42,7 +46,7 @@ class Watching:
     def __post_init__(self) -> None:
         self.lines = StatusLines(self.world.database, self.live)
 
-    async def look(self, after_seconds: float = 0.0) -> list[tuple[str, SessionState | None]]:
+    async def look(self, after_seconds: float = 0.0) -> list[tuple[str, SessionState]]:
         """What Slack is told after some time."""
         self.world.clock.advance(after_seconds)
         before = len(self.live.told)
@@ -65,12 +69,12 @@ async def test_it_is_shown_for_work_that_lasts_renewed_and_cleared(world: World,
     root = await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
     assert await watching.look() == []
-    assert await watching.look(AFTER_SECONDS) == [(WORKING, None)]
+    assert await watching.look(AFTER_SECONDS) == [(WORKING, SessionState.PROCESSING)]
     assert watching.live.statuses == {root.ts: WORKING}
     await world.services.work.renew(lead, [trigger.lease_token])
     assert await watching.look(LEASE_SECONDS - 1) == []
     await world.services.work.renew(lead, [trigger.lease_token])
-    assert await watching.look(STATUS_SECONDS - LEASE_SECONDS + 1) == [(WORKING, None)]
+    assert await watching.look(STATUS_SECONDS - LEASE_SECONDS + 1) == [(WORKING, SessionState.PROCESSING)]
     await world.answers(lead, trigger, "Hello.")
     assert await watching.look() == [CLEARED]
     assert await watching.look(STATUS_SECONDS) == []
@@ -151,7 +155,7 @@ async def test_work_for_which_nobody_has_asked_has_none(world: World) -> None:
     await qa.says(f"{BOT} please", thread=root)
     await qa.services.work.release(lead, [trigger.lease_token], 0)
     await qa.only(lead)
-    assert await watching.look(AFTER_SECONDS) == [(WORKING, None)]
+    assert await watching.look(AFTER_SECONDS) == [(WORKING, SessionState.PROCESSING)]
 
 
 async def test_a_flat_direct_message_has_none(world: World) -> None:
@@ -170,7 +174,6 @@ async def test_a_run_shows_its_own(world: World, watching: Watching) -> None:
     await watching.look(AFTER_SECONDS)
     run = await begun(world, lead, trigger)
     assert await watching.look() == []
-    assert await world.rows("SELECT status_at FROM threads") == [{"status_at": None}]
     assert await watching.look(STATUS_SECONDS) == []
     await stop(world, root)  # is left to the run
     assert (await world.inbox_message(root)).status is InboxStatus.CLAIMED
@@ -183,7 +186,7 @@ async def test_it_is_cleared_while_the_lead_hears_of_the_end(world: World, watch
     lead, worker = await world.lead(), await world.worker("wim")
     handed = await asked_and_handed(world, lead, worker)
     task = await world.only(worker, hold=True)
-    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", None)]
+    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", SessionState.PROCESSING)]
     await world.services.task_work.complete(holding(task, worker), handed.task_id, "done")
     await begun(world, lead, await world.only(lead))
     assert await watching.look() == [CLEARED]
@@ -194,7 +197,7 @@ async def test_a_worker_in_the_thread_has_one_with_its_name(world: World, watchi
     lead, worker = await world.lead(), await world.worker("wim")
     handed = await asked_and_handed(world, lead, worker)
     await world.only(worker)
-    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", None)]
+    assert await watching.look(AFTER_SECONDS) == [("is working on it (wim)…", SessionState.PROCESSING)]
     await world.says("!stop", thread=handed.root)
     assert await watching.look() == [CLEARED]
 
@@ -210,7 +213,7 @@ async def test_while_people_are_asked_the_session_waits_for_them(world: World, w
     assert await watching.look() == [("", SessionState.SUSPENDED)]
     decision = Decide(request_id=request.id, decision=HumanDecision.APPROVE, person="U1", door=EntryPoint.SLACK)
     await world.services.decisions.decide(decision)
-    assert await watching.look() == [(WORKING, None)]
+    assert await watching.look() == [(WORKING, SessionState.PROCESSING)]
 
 
 async def test_a_session_does_not_wait_for_people_after_a_decision_that_is_followed_by_nothing_that_lasts(
@@ -265,3 +268,81 @@ async def test_slacks_stop_cancels_a_workers_task(world: World) -> None:
     await world.only(worker)
     await stop(world, handed.root)
     assert await status_of(world, handed.task_id) is TaskStatus.CANCELLED
+
+
+# Sessions follow from the rows, for every agent
+
+QUESTION = Interrupted(asked=(Asked(id="i1", prompt="May I?"),))
+
+
+@dataclass
+class AskedIn:
+    """Threads in which an agent that the coordinator runs has asked people."""
+
+    show: Show
+    roots: list[SlackMessage]
+
+    def sessions(self) -> set[SessionState]:
+        """What Slack shows now, in all threads."""
+        told = {thread_ts: session for thread_ts, _, session in self.show.live.told}
+        return {told[root.ts] for root in self.roots}
+
+
+@asynccontextmanager
+async def asking_in(world: World, count: int) -> AsyncIterator[AskedIn]:
+    ada = Scripted(says("Then not."))
+    ada.scripts += [ends(TextDelta(text="I could.", message_id="1"), QUESTION)] * count
+    async with playing(world, hired("ada", ada, parallel=count)) as show:
+        asked = AskedIn(show, [await world.says(f"{BOT} deploy") for _ in range(count)])
+        for root in asked.roots:
+            await show.over(root)
+        assert asked.sessions() == {SessionState.SUSPENDED}
+        yield asked
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-14")
+async def test_after_many_questions_have_expired_together_every_session_is_active(world: World) -> None:
+    async with asking_in(world, 12) as asked:
+        asked.show.live.is_down = True
+        await world.later(25 * 3600)
+        for root in asked.roots:
+            await asked.show.over(root, 2)
+        asked.show.live.is_down = False
+        await asked.show.lines.look_once(asked.show.term.is_ours)
+        assert asked.sessions() == {SessionState.ACTIVE}
+
+
+@pytest.mark.req("HITL-14")
+@pytest.mark.parametrize("how", ["stopped", "deleted", "answered"])
+async def test_a_session_is_active_however_its_question_ends(world: World, how: str) -> None:
+    async with asking_in(world, 1) as asked:
+        (root,) = asked.roots
+        match how:
+            case "stopped":
+                await world.says("!stop", thread=root)
+            case "deleted":
+                deleted = MessageDeleted(channel=root.channel, ts=root.ts, thread_ts=None, event_id="E1")
+                await world.ingest.handle(deleted)
+            case _:
+                await world.says("yes", thread=root)
+                await asked.show.over(root, 2)
+        await world.sweep()
+        await asked.show.lines.look_once(asked.show.term.is_ours)
+        assert asked.sessions() == {SessionState.ACTIVE}
+
+
+@pytest.mark.req("HITL-14")
+@pytest.mark.parametrize("at", [None, SUSPENDED_AT, 1])
+@pytest.mark.parametrize("has_run", [False, True])
+@pytest.mark.parametrize("has_request", [False, True])
+@pytest.mark.parametrize("agent_name", [None, "lead"])
+def test_the_state_of_a_session_follows_from_what_runs_and_what_is_asked(
+    at: int | None, has_run: bool, has_request: bool, agent_name: str | None
+) -> None:
+    line = StatusLine(
+        id="t", team="T", channel="C", thread_ts="1", status_at=at, agent_name=agent_name,
+        has_run=has_run, has_request=has_request,
+    )  # fmt: skip
+    waits = SessionState.SUSPENDED if has_request else SessionState.ACTIVE
+    assert line.session is (SessionState.PROCESSING if has_run or agent_name else waits)

@@ -32,6 +32,7 @@ from swarm.domain.answers.state import Pace
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted
 from swarm.domain.model.threads import SlackMessage
+from swarm.services.outbox.status_lines import StatusLines
 from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.answer_run import RunContext
@@ -76,8 +77,9 @@ class FakeLive:
     calls: list[tuple[str, StreamCall]] = field(default_factory=list)  # by run
     messages: list[Shown] = field(default_factory=list)
     statuses: dict[str, str] = field(default_factory=dict)  # by thread, as it stands
-    told: list[tuple[str, str, SessionState | None]] = field(default_factory=list)  # calls for statuses, in order
+    told: list[tuple[str, str, SessionState]] = field(default_factory=list)  # calls for statuses, in order
     shows_stop: bool = False
+    is_down: bool = False  # takes no status
 
     async def acquire_slot(self, slot: Slot, channel: str) -> None:
         await asyncio.sleep(0)
@@ -112,9 +114,10 @@ class FakeLive:
         found = [shown.ts for shown in self.messages if shown.place.thread_ts == place.thread_ts]
         return next((ts for ts in reversed(found) if ts not in known), None)
 
-    async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, session: SessionState = SessionState.PROCESSING) -> bool:
         self.statuses[place.thread_ts] = text
         self.told.append((place.thread_ts, text, session))
+        return not self.is_down
 
     def of(self, root: SlackMessage) -> list[Shown]:
         """The messages of live answers in a thread."""
@@ -231,6 +234,9 @@ class Show:
     term: LockTerm
     task: asyncio.Task[None] | None = None
 
+    def __post_init__(self) -> None:
+        self.lines = StatusLines(self.world.database, self.live)
+
     async def agent(self, name: str, *, is_here: bool = True) -> Agent:
         """An agent once it is registered, and there."""
 
@@ -257,9 +263,11 @@ class Show:
             growing = await self.world.database.read(run_pages.unsealed)
             return [run for run in over if run.id not in growing]
 
-        return await wait_until(
+        over = await wait_until(
             look, lambda ended: len(ended) >= count, within_seconds=within_seconds, what=f"{count} runs are over"
         )
+        await self.lines.look_once(self.term.is_ours)
+        return over
 
     async def deposed(self) -> None:
         """The process loses its office in the middle: it may not call Slack any more, and finds its work cancelled."""
@@ -273,6 +281,7 @@ class Show:
             with suppress(asyncio.CancelledError):
                 await self.task
             self.task = None
+            await self.lines.look_once(self.term.is_ours)
 
     def begin(self) -> None:
         """A term begins."""

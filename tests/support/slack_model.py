@@ -32,8 +32,10 @@ from swarm.domain.answers.calls import (
 from swarm.domain.answers.events import AgentEvent
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
+    BreakPassed,
     Input,
     PageLocated,
+    SealRequested,
     SlackAnswered,
     SlotGranted,
     StopRequested,
@@ -103,6 +105,9 @@ Fault = Callable[[StreamCall, int], Answer | str | None]
 "expire" ends all streams before the call, "stop" is a person who stops them, "delete" one who deletes all messages."""
 
 
+Request = StopRequested | SealRequested | BreakPassed
+
+
 @dataclass
 class Run:
     """One answer from its first to its last step."""
@@ -124,13 +129,13 @@ class Run:
     over: Over | None = None
     live: Live = field(init=False)
 
-    def play(self, events: Iterable[tuple[float, AgentEvent | StopRequested]], mentionable: Iterable[str] = ()) -> Run:
+    def play(self, events: Iterable[tuple[float, AgentEvent | Request]], mentionable: Iterable[str] = ()) -> Run:
         """Play a run: events with the seconds after its start at which they come."""
         self._heap: list[tuple[float, int, Input]] = []
         self._order = count()
         start = self.now
         for after, event in events:
-            taken = event if isinstance(event, StopRequested) else AgentEventReceived(event=event)
+            taken = event if isinstance(event, Request) else AgentEventReceived(event=event)
             heapq.heappush(self._heap, (start + after, next(self._order), taken))
         self.live, commands = begin(self.now, mentionable=mentionable, mode=self.mode)
         self._obey(commands)

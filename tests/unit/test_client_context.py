@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.model.threads import ChannelType
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType
 from swarm.domain.prompts.input import OWN_KEYS, ChannelFacts, client_context
 
 pytestmark = pytest.mark.req("CHAN-03")
 
 GENERAL = ChannelFacts(name="general", topic="everything", purpose="to talk")
+
+ALICE = Author(id="U1", kind=AuthorKind.USER, name="alice")
 
 words = st.text(max_size=5)
 json_values = st.none() | st.booleans() | st.integers() | words | st.lists(words, max_size=2)
@@ -22,6 +24,7 @@ situations = st.fixed_dictionaries(
     {
         "channel_type": st.sampled_from(ChannelType),
         "facts": st.builds(ChannelFacts, name=words, topic=words, purpose=words),
+        "user": st.none() | st.just(ALICE),
         "user_email": st.none() | words,
         "overthink": st.booleans(),
         "humble_followup": st.booleans(),
@@ -34,12 +37,14 @@ def test_all_that_applies_is_told() -> None:
     assert client_context(
         channel_type=ChannelType.CHANNEL,
         facts=GENERAL,
+        user=ALICE,
         user_email="alice@example.org",
         overthink=True,
         humble_followup=True,
         extra={"tone": "short"},
     ) == {
         "source": "slack",
+        "user": {"id": "U1", "name": "alice"},
         "channel_type": "channel",
         "channel_name": "#general",
         "channel_topic": "everything",

@@ -23,7 +23,7 @@ from swarm.agents.remote.exchange import BODY_BYTES, EVENT_BYTES, Exchange, RunD
 from swarm.agents.remote.translation.translator import Translator, answer_in, collected
 from swarm.clock import MeasuredClock
 from swarm.domain.answers.agents import Health, RemoteAgent, RunEnd
-from swarm.domain.answers.events import AgentEvent, Broken, RunInput
+from swarm.domain.answers.events import AgentEvent, Broken, Interrupted, RunInput
 from swarm.processes.background import BackgroundTasks
 
 _HEALTH_SECONDS: Final = 5.0
@@ -107,7 +107,7 @@ class AguiAgent:
             async with aclosing(self._data(run_input, RunDeadline(longest_seconds))) as pieces:
                 async for data in pieces:
                     for event in translator.feed(data):
-                        yield event
+                        yield self._requests.askable(event) if isinstance(event, Interrupted) else event
                     if translator.is_over:
                         break
             for event in translator.end():

@@ -26,10 +26,10 @@ from ag_ui.core import (
 
 from swarm.agents.failures import refused
 from swarm.agents.http import AgentRequest
-from swarm.agents.remote.resumes import command, form_data, resume_data, resume_entries
+from swarm.agents.remote.resumes import askable_by_form, command, form_data, resume_data, resume_entries
 from swarm.agents.remote.translation.wire import id_of, is_object
 from swarm.domain.answers.agents import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
-from swarm.domain.answers.events import InputMessage, RunInput, Speaker
+from swarm.domain.answers.events import InputMessage, Interrupted, RunInput, Speaker
 from swarm.domain.answers.questions import tool_of_call
 from swarm.domain.model.threads import STANDING_WORDS
 from swarm.domain.prompts.fences import barred, fenced, moment, quoted
@@ -81,6 +81,10 @@ class _Requests(Protocol):
         """Returns the request that stops a run; None if closing the connection is the only way."""
         ...
 
+    def askable(self, asked: Interrupted) -> Interrupted:
+        """Returns the questions of a run with the decisions that the agent can be told."""
+        ...
+
     def health(self) -> AgentRequest:
         """Returns the request that checks whether the agent is reachable."""
         ...
@@ -127,6 +131,10 @@ class _AguiRequests:
         """Returns None: the agent detects the closed connection."""
         return None
 
+    def askable(self, asked: Interrupted) -> Interrupted:
+        """Returns the questions as they are, because each offers what its form of answer can tell."""
+        return asked
+
     def health(self) -> AgentRequest:
         """Returns a GET request. AG-UI has no health check, so any response shows that the agent is running."""
         return AgentRequest(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
@@ -170,6 +178,10 @@ class _CaipeRequests:
         """Returns a request that cancels by conversation, because each conversation has one run at a time."""
         body = _present(agent_id=self._agent.agent_id, conversation_id=run_input.conversation_id)
         return self._post("/api/v1/chat/stream/cancel", _JSON, body)
+
+    def askable(self, asked: Interrupted) -> Interrupted:
+        """Leaves out what the service's form of answers cannot tell."""
+        return asked if self._agent.resume is ResumeForm.DATA else askable_by_form(asked)
 
     def health(self) -> AgentRequest:
         """Returns a request to CAIPE's own health check."""

@@ -7,6 +7,7 @@ cannot be told what people changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -14,8 +15,15 @@ from ag_ui.core import ResumeEntry
 
 from swarm.agents.remote.translation.answer_forms import AnswerForm, AnswerShape, answer_form
 from swarm.agents.remote.translation.wire import parsed
-from swarm.domain.answers.events import Decided
-from swarm.domain.answers.questions import ANSWER, APPROVED, EDITED_ARGUMENTS, NOBODY_DECIDED, REASON, REJECTED
+from swarm.domain.answers.events import Asked, Decided, Interrupted
+from swarm.domain.answers.questions import (
+    ANSWER,
+    APPROVED,
+    EDITED_ARGUMENTS,
+    NOBODY_DECIDED,
+    REASON,
+    REJECTED,
+)
 from swarm.domain.model.requests import APPROVALS, HumanDecision
 from swarm.domain.text.characters import data_for_model
 
@@ -27,6 +35,7 @@ with its first two words, and any other for an approval.
 _EXPIRED_FORM: Final = "User dismissed nothing and entered no values: nobody decided in time."
 _REJECTED_CALL: Final = "User dismissed this call: it is not allowed."
 _NOT_EDITABLE: Final = "User dismissed this call: it is allowed only with other arguments, which you cannot be given."
+_ALL_OR_NONE: Final = "The agent asks about {count} calls at once: they are made only if all of them are approved."
 _TOOL_APPROVAL: Final = "tool_approval"
 _EXPIRED: Final = {REASON: "expired"}
 _CANCELLED: Final = "__agui_cancelled__"
@@ -69,6 +78,21 @@ def form_data(decided: Iterable[Decided]) -> str:
     if not answers:
         return _EXPIRED_FORM if any(one.expired for one in decided) else DISMISSED
     return _json(_texts(answers))
+
+
+def askable_by_form(asked: Interrupted) -> Interrupted:
+    """Returns the questions with the decisions that `form_data` can tell the service: no other arguments of a call.
+
+    One text answers all calls of an interrupt. So people read that a call is made only if the others are allowed, too.
+    """
+    count = sum(one.raw.get(REASON) == _TOOL_APPROVAL for one in asked.asked)
+    return Interrupted(asked=tuple(_by_form(one, count) for one in asked.asked))
+
+
+def _by_form(asked: Asked, count: int) -> Asked:
+    is_shared = count > 1 and asked.raw.get(REASON) == _TOOL_APPROVAL
+    prompt = f"{asked.prompt}\n\n{_ALL_OR_NONE.format(count=count)}".strip() if is_shared else asked.prompt
+    return replace(asked, prompt=prompt, decisions=tuple(one for one in asked.decisions if one is not _D.EDIT))
 
 
 def resume_data(decided: Iterable[Decided]) -> str:

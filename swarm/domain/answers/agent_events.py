@@ -13,7 +13,17 @@ from hashlib import sha256
 from typing import Final, assert_never
 
 from swarm.domain.answers import wording
-from swarm.domain.answers.calls import ANSWERED_BELOW, NOTHING_BELOW, Card, Closing, Command, HangUp, PlanTitle, Text
+from swarm.domain.answers.calls import (
+    ANSWERED_BELOW,
+    NOTHING_BELOW,
+    Card,
+    Closing,
+    Command,
+    HangUp,
+    PageBreak,
+    PlanTitle,
+    Text,
+)
 from swarm.domain.answers.events import (
     AgentEvent,
     Answered,
@@ -107,6 +117,11 @@ MAX_CARDS: Final = 200
 
 _MAX_ID: Final = 200
 
+_ENDED_STEPS: Final = {
+    Answered: StepStatus.COMPLETE,
+    NeedsInput: StepStatus.PENDING,  # they go on after the decision
+}
+
 Step = tuple[Live, tuple[Command, ...]]
 
 
@@ -156,15 +171,29 @@ def stop(live: Live, by: str | None, now: float) -> Step:
     return end(live, RunStopped(by=by), now), (HangUp(),)
 
 
-def hurry(live: Live) -> Live:
-    """Lets all text so far be shown as soon as possible, as at the end of a line."""
-    return replace(live if live.outcome else _settled(live), urgent=True, is_awaited=True)
+def seal_page(live: Live) -> Live:
+    """Ends the current message after all content so far, which is shown at once. What follows waits for `pass_break`.
+
+    Tools and steps that are running wait, as far as this message shows them, and go on below.
+    """
+    live = live if live.outcome else _settled(live)
+    page = live.flight.page if live.flight else live.page
+    here = {card.id for card in (*live.queue, *live.later, *(page.cards if page else ())) if isinstance(card, Card)}
+    running = (card for card in live.cards if card.status is StepStatus.IN_PROGRESS and card.id in here)
+    waiting = tuple(replace(card, status=StepStatus.PENDING) for card in running)
+    number = live.breaks + 1
+    return replace(live, breaks=number).queued(*waiting, PageBreak(number=number), urgent=True)
+
+
+def pass_break(live: Live) -> Live:
+    """Lets the content after all page breaks be shown, because the messages between have been posted."""
+    return replace(live, passed_breaks=live.breaks)
 
 
 def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
     """Ends the run: settles all text held back and sets the closing blocks."""
     live = _settled(live)
-    live = _cards_ended(live, StepStatus.COMPLETE if isinstance(outcome, Answered | NeedsInput) else StepStatus.ERROR)
+    live = _cards_ended(live, _ENDED_STEPS.get(type(outcome), StepStatus.ERROR))
     is_partial = bool(str(live.full_text).strip())
     closing = _closing(outcome, is_partial=is_partial)
     return replace(live, outcome=outcome, closing=closing, over_at=now, urgent=True)
@@ -178,9 +207,7 @@ def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
             return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):
             return Closing(note=wording.stopped(by))
-        case NeedsInput():  # the question is a message of its own
-            return Closing(note=wording.ASKS, footer=True) if is_partial else NOTHING_BELOW
-        case Withheld():
+        case NeedsInput() | Withheld():  # the card of a question says who is waited for; the answer ends below it
             return NOTHING_BELOW
         case _:
             assert_never(outcome)
@@ -230,7 +257,6 @@ def _with_text(live: Live, state: SafeText, plain: str, settled: str, held_since
         queue=live.queue if live.flight else join(live.queue, added),
         later=join(live.later, added) if live.flight else live.later,
         urgent=live.urgent or "\n" in settled,
-        queued_characters=live.queued_characters + len(settled),
     )
 
 

@@ -42,6 +42,20 @@ Chunk = Text | Card | PlanTitle
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PageBreak:
+    """The place of another message in the answer, usually a question's card: what follows begins below that message.
+
+    Breaks are numbered from 1 in their order.
+    """
+
+    number: int
+
+
+Queued = Chunk | PageBreak
+"""What waits to be shown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Closing:
     """The blocks below the last message of an answer."""
 
@@ -157,10 +171,9 @@ class SessionState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetStatus:
-    """Sets the status line, and the state of the agent's session; an empty text clears the line."""
+    """Sets the status line of a running answer; an empty text clears it."""
 
     text: str
-    session: SessionState = SessionState.PROCESSING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

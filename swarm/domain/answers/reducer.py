@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from swarm.domain.answers import wording
-from swarm.domain.answers.agent_events import hurry, stop, take_event
+from swarm.domain.answers.agent_events import pass_break, seal_page, stop, take_event
 from swarm.domain.answers.calls import Command, Slot
 from swarm.domain.answers.events import AgentEvent
 from swarm.domain.answers.sending import GIVE_UP_SECONDS, advance, wake_at
@@ -29,11 +29,12 @@ from swarm.domain.model.deliveries import Answer
 
 __all__ = [
     "AgentEventReceived",
-    "HurryRequested",
+    "BreakPassed",
     "Input",
     "Live",
     "Pace",
     "PageLocated",
+    "SealRequested",
     "SlackAnswered",
     "SlotGranted",
     "StopRequested",
@@ -80,8 +81,13 @@ class StopRequested:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HurryRequested:
-    """A request to show all text so far now, because a message that follows from it is about to be posted."""
+class SealRequested:
+    """A request to show all content so far and to end its message, because another message is about to be posted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BreakPassed:
+    """That message has been posted, or will not be: the answer goes on below it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +95,9 @@ class Tick:
     """The passage of time."""
 
 
-Input = AgentEventReceived | SlotGranted | SlackAnswered | PageLocated | StopRequested | HurryRequested | Tick
+Input = (
+    AgentEventReceived | SlotGranted | SlackAnswered | PageLocated | StopRequested | SealRequested | BreakPassed | Tick
+)
 
 Step = tuple[Live, tuple[Command, ...]]
 
@@ -141,8 +149,10 @@ def _take(live: Live, taken: Input, now: float) -> Step:
             return take_location(live, ts, now)
         case StopRequested(by=by):
             return stop(live, by, now)
-        case HurryRequested():
-            return hurry(live), ()
+        case SealRequested():
+            return seal_page(live), ()
+        case BreakPassed():
+            return pass_break(live), ()
         case Tick():
             return _give_up_search(live, now)
         case _:

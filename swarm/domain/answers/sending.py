@@ -20,15 +20,14 @@ from swarm.domain.answers.calls import (
     Command,
     OpenStream,
     Over,
+    PageBreak,
     PostPage,
-    SessionState,
     SetStatus,
     Slot,
     StreamCall,
     Text,
     UpdatePage,
 )
-from swarm.domain.answers.events import NeedsInput
 from swarm.domain.answers.state import (
     AGING_SECONDS,
     OLD_SECONDS,
@@ -37,6 +36,7 @@ from swarm.domain.answers.state import (
     Flight,
     Live,
     PageMode,
+    before_break,
     fill,
     is_visible,
     join,
@@ -88,7 +88,7 @@ def _close_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
         return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), now)
     if page.is_full:
         return _close(live, with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen)), now)
-    if live.outcome is None:  # the stream is old
+    if live.outcome is None and not _has_break(live):  # the stream is old
         closed, reopen = seal(page)
         filled = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
         return _close(live, with_changed_cards(filled), now)
@@ -133,6 +133,11 @@ def _mend(live: Live, page: AnswerPage | None, now: float) -> Made:
     text = filled.page.text if is_last else _shown(filled.page)
     call = _update(filled.page, text, below, is_last=is_last)
     return _off(live, call, filled, now), call
+
+
+def _has_break(live: Live) -> bool:
+    """Whether the current message ends at a page break."""
+    return any(isinstance(chunk, PageBreak) for chunk in live.queue)
 
 
 def _first(live: Live, mode: PageMode, now: float) -> Filled:
@@ -219,13 +224,12 @@ def _release_at(live: Live) -> float:
 
 
 def end_display(live: Live) -> Step:
-    """Ends the answer; unsent text is handed over in `Over`."""
+    """Ends the answer; unsent text is handed over in `Over`. The status line is cleared with the end of the run."""
     live = without_empty_code(without_page(live))
     text = text_of(live.queue)
     leftover = live.reopen + text if text.strip() else ""
     done = replace(live, is_over=True, flight=None, finds=False, queue=(), status_wanted="", status="")
-    session = SessionState.SUSPENDED if isinstance(live.outcome, NeedsInput) else SessionState.ACTIVE
-    return done, (SetStatus(text="", session=session), Over(leftover=leftover, closing=live.closing))
+    return done, (Over(leftover=leftover, closing=live.closing),)
 
 
 def without_page(live: Live) -> Live:
@@ -273,6 +277,8 @@ def _begin(live: Live, now: float) -> Step:
     """Starts a message once the queue has visible content."""
     if live.gives_up:
         return live, ()
+    if not is_visible(before_break(live.queue)) and _has_break(live):
+        return _pass(live, now)
     if not is_visible(live.queue):
         return _finish(live, now) if live.outcome else (live, ())
     if live.mode is PageMode.POST:
@@ -282,8 +288,19 @@ def _begin(live: Live, now: float) -> Step:
     return _use(live, Slot.OPEN, now, _open_stream)
 
 
+def _pass(live: Live, now: float) -> Step:
+    """Goes on after a page break, once the message there has been posted. Blank lines around it are left out."""
+    place = len(before_break(live.queue))
+    the_break, rest = live.queue[place], live.queue[place + 1 :]
+    assert isinstance(the_break, PageBreak)  # `_has_break`
+    if the_break.number > live.passed_breaks and (is_visible(rest) or not live.outcome):
+        return live, ()
+    titles = tuple(chunk for chunk in live.queue[:place] if not isinstance(chunk, Text))
+    return _next(replace(live, queue=(*titles, *rest)), now)
+
+
 def _open_patience(live: Live) -> float:
-    return AWAITED_PATIENCE_SECONDS if live.is_awaited else OPEN_PATIENCE_SECONDS
+    return AWAITED_PATIENCE_SECONDS if live.breaks else OPEN_PATIENCE_SECONDS
 
 
 def _finish(live: Live, now: float) -> Step:
@@ -312,7 +329,7 @@ def _rewrite(live: Live, page: AnswerPage, now: float) -> Step:
 
 
 def _must_close(live: Live, page: AnswerPage, now: float) -> bool:
-    return live.outcome is not None or page.is_full or page.is_doubted or page.is_old(now)
+    return live.outcome is not None or page.is_full or page.is_doubted or page.is_old(now) or _has_break(live)
 
 
 def _is_due(live: Live, page: AnswerPage, now: float) -> bool:
@@ -321,7 +338,7 @@ def _is_due(live: Live, page: AnswerPage, now: float) -> bool:
 
 def _due_at(live: Live, page: AnswerPage) -> float:
     """Returns the time of the next append."""
-    if page.sent_at is None or not live.queue:
+    if page.sent_at is None or not live.queue or _has_break(live):
         return 0.0
     if page.mode is PageMode.POST:
         return page.sent_at + (live.pace.line_update if live.urgent else live.pace.update)

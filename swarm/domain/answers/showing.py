@@ -66,6 +66,10 @@ class PageRecord(Protocol):
         """Records that a message with this text is final."""
         ...
 
+    async def showing_status(self) -> None:
+        """Records, before the call, that the answer shows a status line. Never raises."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerShown:
@@ -95,8 +99,11 @@ class LiveSlack(Protocol):
         """Searches for a message that may have been created. Raises Unavailable or NotFound."""
         ...
 
-    async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
-        """Sets the status line; an empty text clears it. Never raises."""
+    async def status(self, place: AnswerTarget, text: str, *, session: SessionState = SessionState.PROCESSING) -> bool:
+        """Sets the status line, and the state of the agent's session; an empty text clears the line. Never raises.
+
+        Returns False if Slack did not take it, and another attempt may help.
+        """
         ...
 
     @property
@@ -116,8 +123,12 @@ class Showing(Protocol):
         """Records that another process now gives the answer: `show` makes no more calls and raises AnswerLost."""
         ...
 
-    async def caught_up(self) -> None:
-        """Waits until Slack has accepted the text so far, or accepts no more of it."""
+    async def seal(self) -> None:
+        """Ends the current message after all content so far. Waits until Slack has accepted it, or accepts no more."""
+        ...
+
+    def go_on(self) -> None:
+        """Goes on in another message after `seal`."""
         ...
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:

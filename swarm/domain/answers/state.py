@@ -9,9 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
-from swarm.domain.answers.calls import NOTHING_BELOW, Card, Chunk, Closing, PlanTitle, Slot, StreamCall, Text
+from swarm.domain.answers.calls import (
+    NOTHING_BELOW,
+    Card,
+    Chunk,
+    Closing,
+    PageBreak,
+    PlanTitle,
+    Queued,
+    Slot,
+    StreamCall,
+    Text,
+)
 from swarm.domain.answers.events import AnswerOutcome
 from swarm.domain.answers.text import SafeText
 from swarm.domain.text.cutting import after_line, cut_growing, open_at_end
@@ -112,11 +124,11 @@ class Filled:
 
     page: AnswerPage
     chunks: tuple[Chunk, ...]
-    rest: tuple[Chunk, ...] = ()
+    rest: tuple[Queued, ...] = ()
     reopen: str = ""  # for a full message: the line that reopens its code block in the next message
 
 
-def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
+def fill(page: AnswerPage, queue: Sequence[Queued], now: float) -> Filled:
     """Adds as much of the queue to a message as fits."""
     chunks: list[Chunk] = []
     for place, chunk in enumerate(queue):
@@ -127,6 +139,11 @@ def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
             if page.is_full:
                 rest = (*filled.rest, *queue[place + 1 :])
                 return with_changed_cards(replace(filled, chunks=tuple(chunks), rest=rest))
+        elif isinstance(chunk, PageBreak):
+            closed, reopen = seal(page)
+            page = replace(page, is_full=True, closed=closed)
+            filled = Filled(page=page, chunks=tuple(chunks), rest=tuple(queue[place:]), reopen=reopen)
+            return with_changed_cards(filled)
         elif isinstance(chunk, PlanTitle):
             chunks.append(chunk)
         else:
@@ -163,6 +180,8 @@ def with_changed_cards(filled: Filled) -> Filled:
 
 
 def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
+    if page.number > 1 and not page.text:
+        text = text.lstrip("\n") or text  # blank lines separated it from the message before
     sent, whole = len(page.text), page.text + text
     limit = _characters(whole, page.limit)
     wanted = sent if page.is_aging(now) else _characters(whole, int(page.limit * _WANTED))
@@ -214,10 +233,10 @@ class Flight:
     call: StreamCall
     at: float  # the time of the call
     page: AnswerPage
-    queue: tuple[Chunk, ...]
+    queue: tuple[Queued, ...]
     reopen: str
     page_before: AnswerPage | None
-    queue_before: tuple[Chunk, ...]
+    queue_before: tuple[Queued, ...]
     reopen_before: str
 
 
@@ -241,11 +260,11 @@ class Live:
     over_at: float = 0.0  # when the run ended
 
     # The queue, oldest first.
-    queue: tuple[Chunk, ...] = ()
-    later: tuple[Chunk, ...] = ()  # chunks that arrived while a call was in flight
+    queue: tuple[Queued, ...] = ()
+    later: tuple[Queued, ...] = ()  # chunks that arrived while a call was in flight
     urgent: bool = False  # a chunk arrived that should not wait for the interval
-    queued_characters: int = 0  # of all text that was ever queued
-    is_awaited: bool = False  # a message that follows from the text waits for it
+    breaks: int = 0  # the number of page breaks that were ever queued
+    passed_breaks: int = 0  # up to this number the messages of the breaks have been posted
 
     # The growing message.
     mode: PageMode = PageMode.STREAM
@@ -272,29 +291,27 @@ class Live:
     status: str = ""
     status_at: float = 0.0
 
-    def queued(self, *chunks: Chunk, urgent: bool = False) -> Live:
+    def queued(self, *chunks: Queued, urgent: bool = False) -> Live:
         """Returns the state with more content to show."""
-        live = replace(self, queued_characters=self.queued_characters + len(text_of(chunks)))
         if self.flight:
-            return replace(live, later=join(self.later, chunks), urgent=self.urgent or urgent)
-        return replace(live, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
+            return replace(self, later=join(self.later, chunks), urgent=self.urgent or urgent)
+        return replace(self, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
 
-    def has_shown(self, characters: int) -> bool:
-        """Whether Slack has accepted the first ``characters`` of the queued text, or accepts no more of it."""
-        waiting = (*self.queue, *self.later)
-        is_nothing_left = self.flight is None and not is_visible(waiting)
-        is_shown = self.queued_characters - len(text_of(waiting)) >= characters
-        return self.is_over or self.gives_up or is_nothing_left or is_shown
+    def has_sealed(self, number: int) -> bool:
+        """Whether Slack has everything before this page break in final messages, or accepts no more of it."""
+        first = next((chunk.number for chunk in self.queue if isinstance(chunk, PageBreak)), number)
+        is_next = first >= number and not is_visible(before_break(self.queue))
+        return self.is_over or self.gives_up or (self.flight is None and self.page is None and is_next)
 
 
-def join(queue: tuple[Chunk, ...], added: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+def join(queue: tuple[Queued, ...], added: tuple[Queued, ...]) -> tuple[Queued, ...]:
     """Joins two queues: adjacent texts are merged, and a card or title replaces its earlier version."""
     for chunk in added:
         queue = _with(queue, chunk)
     return queue
 
 
-def _with(queue: tuple[Chunk, ...], chunk: Chunk) -> tuple[Chunk, ...]:
+def _with(queue: tuple[Queued, ...], chunk: Queued) -> tuple[Queued, ...]:
     if isinstance(chunk, Text):
         last = queue[-1] if queue else None
         if not chunk.text:
@@ -302,24 +319,30 @@ def _with(queue: tuple[Chunk, ...], chunk: Chunk) -> tuple[Chunk, ...]:
         if isinstance(last, Text) and len(last.text) < _JOINED_CHARACTERS:
             return (*queue[:-1], Text(text=last.text + chunk.text))
         return (*queue, chunk)
-    for place, known in enumerate(queue):
+    begin = len(queue) - len(before_break(queue[::-1]))  # what stands before a break stays as it is
+    for place, known in enumerate(queue[begin:], begin):
         if _is_same(known, chunk):
             return (*queue[:place], chunk, *queue[place + 1 :])
     return (*queue, chunk)
 
 
-def _is_same(known: Chunk, chunk: Chunk) -> bool:
+def before_break(queue: tuple[Queued, ...]) -> tuple[Queued, ...]:
+    """Returns the chunks before the first page break; all of them if there is none."""
+    return tuple(takewhile(lambda chunk: not isinstance(chunk, PageBreak), queue))
+
+
+def _is_same(known: Queued, chunk: Queued) -> bool:
     if isinstance(known, Card):
         return isinstance(chunk, Card) and known.id == chunk.id
     return isinstance(known, PlanTitle) and isinstance(chunk, PlanTitle)
 
 
-def text_of(queue: tuple[Chunk, ...]) -> str:
+def text_of(queue: tuple[Queued, ...]) -> str:
     """Returns all text in a queue."""
     return "".join(chunk.text for chunk in queue if isinstance(chunk, Text))
 
 
-def is_visible(queue: tuple[Chunk, ...]) -> bool:
+def is_visible(queue: tuple[Queued, ...]) -> bool:
     """Whether the queue has content that a person would see."""
     return any(isinstance(chunk, Card) or (isinstance(chunk, Text) and chunk.text.strip()) for chunk in queue)
 

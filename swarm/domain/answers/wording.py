@@ -9,7 +9,6 @@ from swarm.domain.text.slack_text import safe
 
 THINKING: Final = "is thinking…"
 EMPTY: Final = "it finished without an answer"
-ASKS: Final = "✋ It waits for a decision, see below."
 CANCELLED: Final = "it was cancelled by the agent"
 
 MAX_NOTE_CHARACTERS: Final = 2_900

@@ -12,7 +12,7 @@ from typing import Final
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.tasks import TaskView
-from swarm.domain.model.threads import ChannelType, TranscriptMessage
+from swarm.domain.model.threads import Author, ChannelType, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView
 from swarm.domain.text.slack_text import readable
 
@@ -24,6 +24,7 @@ THREAD_CONTEXT: Final = "thread_context"
 OWN_KEYS: Final = frozenset(
     {
         "source",
+        "user",
         "channel_type",
         "channel_name",
         "channel_topic",
@@ -54,6 +55,7 @@ def client_context(
     *,
     channel_type: ChannelType,
     facts: ChannelFacts = NOTHING_KNOWN,
+    user: Author | None = None,
     user_email: str | None = None,
     overthink: bool = False,
     humble_followup: bool = False,
@@ -62,13 +64,15 @@ def client_context(
 ) -> dict[str, object]:
     """Returns the ``client_context`` of a run, as JSON values. Keys that do not apply are absent, never null or empty.
 
-    ``user_email`` is for channels that share it (`ChannelPolicy.share_email`). ``extra`` contains the channel's own
-    keys (`ChannelPolicy.client_context`), which never replace the coordinator's keys, even absent ones. Only channels
-    have a name: Slack derives the name of a group from its members, and a direct message has none.
+    ``user`` is the person for whom the agent works; ``user_email`` is for channels that share it
+    (`ChannelPolicy.share_email`). ``extra`` contains the channel's own keys (`ChannelPolicy.client_context`), which
+    never replace the coordinator's keys, even absent ones. Only channels have a name: Slack derives the name of a group
+    from its members, and a direct message has none.
     """
     is_channel = channel_type is ChannelType.CHANNEL
     own: dict[str, object] = {
         "source": SOURCE,
+        "user": {"id": user.id, "name": user.name} if user else None,
         "channel_type": channel_type.value,
         "channel_name": f"#{facts.name.removeprefix('#')}" if is_channel and facts.name else None,
         "channel_topic": readable(facts.topic, {}).strip(),

@@ -185,13 +185,10 @@ class _AcpSession:
             return
         wishes = ("reject_once", "reject_always")
         if allowed:
-            wishes = ("allow_always", "allow_once") if always else ("allow_once", "")
-        option = next((options[kind] for kind in wishes if kind in options), None)
-        if not allowed or option is None:
+            wishes = ("allow_always" if always else "allow_once", "allow_once")
+        if not allowed:
             self._refused.append(tool)
-        if allowed and option is None:
-            await self.process.log(f"(The agent does not offer to allow {tool} once, so it was refused.)")
-        ask.set_result(_CANCELLED if option is None else {"outcome": {"outcome": "selected", "optionId": option}})
+        ask.set_result(_selected(options, wishes))
 
     async def answer(self, ask_id: str, values: Mapping[str, Any] | None) -> None:
         """Answers a question."""
@@ -311,7 +308,11 @@ class _AcpSession:
             return _CANCELLED
         asked, options = permission_of(self._next_id(), params, self._updates)
         if asked.tool.startswith(_OWN_TOOLS) and "allow_once" in options:  # the coordinator checks each call
-            return {"outcome": {"outcome": "selected", "optionId": options["allow_once"]}}
+            return _selected(options, ("allow_once",))
+        if "allow_once" not in options:  # an approval could not be told
+            self._refused.append(asked.tool)
+            await self.process.log(f"(The agent does not offer to allow {asked.tool} once, so it was refused.)")
+            return _selected(options, ("reject_once", "reject_always"))
         self._options[asked.id] = (asked.tool, options)
         return await self._asked(asked.id, asked)
 
@@ -346,3 +347,9 @@ def _words_of(error: RequestError) -> str:
     data = error.data if isinstance(error.data, dict) else {}
     details = data.get("details") or data.get("message")
     return f"{error} ({details})"[:500] if details else str(error)[:500]
+
+
+def _selected(options: Mapping[str, str], wishes: Sequence[str]) -> dict[str, Any]:
+    """Returns the answer with the first of these kinds that the agent offers."""
+    option = next((options[kind] for kind in wishes if kind in options), None)
+    return _CANCELLED if option is None else {"outcome": {"outcome": "selected", "optionId": option}}

@@ -19,11 +19,12 @@ from swarm.clock import SECOND
 from swarm.domain.errors import Conflict
 from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, NoticeStep, bundle, order_key
 from swarm.domain.model.leases import LeaseKind, new_token
-from swarm.domain.model.requests import HumanRequest, ResumeStep
+from swarm.domain.model.requests import HumanRequest, ResumeStatus, ResumeStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.request_texts import seen_by
 from swarm.services.inbox.claim_calls import ClaimCall, admit
 from swarm.services.inbox.triggers import ClaimContents, Claimed, read_whole
+from swarm.services.requests.asking import refresh_cards
 from swarm.services.rules.task_threads import follow_up
 from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
@@ -248,7 +249,8 @@ def _with_decisions(tx: Transaction, granted: dict[str, Claimed], decided: Mappi
     for token, claimed in granted.items():
         due = decided.get(claimed.lease.trigger_id, []) if claimed.notice is None else []
         for request in due:
-            requests.resume(tx, ResumeStep.SEND, request)
+            if requests.resume(tx, ResumeStep.SEND, request) and request.resume is ResumeStatus.FAILED:
+                refresh_cards(tx, request)  # they do not say any more that the agent failed
         if claimed.notice and claimed.notice.request_id:
             told = requests.get(tx, claimed.notice.request_id)
             due = [told] if told else []

@@ -9,8 +9,8 @@ the same time if one was suspended and has not noticed the end of its term. Even
 duplicated: one process takes a delivery, and a process that resumes too late after taking a delivery puts it back
 instead of calling Slack. The few instructions between this check of the clock and the socket cannot be guarded.
 
-The card of a request waits for a limited time for the text that leads to it, which is streamed (``before_card``), so
-that people read both in order.
+The card of a request waits for a limited time for the text that leads to it, which is streamed, and the text that
+follows waits for the card (``around_card``), so that people read all in order.
 
 A post that fails permanently leaves ❌ on the message that it answers.
 
@@ -22,7 +22,9 @@ minute), so removals are queued separately and do not delay reactions in other t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, assert_never
@@ -99,14 +101,14 @@ class OutboxSender:
         *,
         http_timeout_seconds: float,
         reactions: Reactions = _AS_SHOWN_BY_DEFAULT,
-        before_card: Callable[[Row], Awaitable[None]] | None = None,
+        around_card: Callable[[Row], AbstractAsyncContextManager[None]] | None = None,
         clock: Callable[[], float] = boottime,
     ) -> None:
         self._database = database
         self._slack = slack
         in_flight_seconds = 2 * http_timeout_seconds + _STALE_SECONDS
         self._terms = DeliveryLimits(team=team, in_flight_seconds=in_flight_seconds, reactions=reactions)
-        self._before_card = before_card
+        self._around_card = around_card
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
         self._is_certain: Callable[[], Awaitable[bool]] | None = None
@@ -269,15 +271,14 @@ class OutboxSender:
 
     async def _send(self, row: Row) -> None:
         is_card = row["request_id"] and row["kind"] == DeliveryKind.POST and row["thread_ts"] is not None
-        if is_card and self._before_card:
-            await self._before_card(row)
-        await self._slack.ready(deliveries.delivery(row))
-        call = asyncio.ensure_future(self._call(row["id"]))
-        try:
-            await asyncio.shield(call)
-        except asyncio.CancelledError:
-            await call  # a call in progress finishes, so that its outcome is known
-            raise
+        async with self._around_card(row) if is_card and self._around_card else contextlib.nullcontext():
+            await self._slack.ready(deliveries.delivery(row))
+            call = asyncio.ensure_future(self._call(row["id"]))
+            try:
+                await asyncio.shield(call)
+            except asyncio.CancelledError:
+                await call  # a call in progress finishes, so that its outcome is known
+                raise
 
     async def _call(self, delivery_id: str) -> None:
         if self._is_certain and not await self._is_certain():

@@ -1,14 +1,17 @@
-"""The status line in a thread while a polling agent works there without showing its answer as it comes.
+"""The status lines in threads, and the states of the agent's sessions there.
 
-Each round compares what people should see with what was shown last, so nothing depends on how work begins or ends: an
-answer, a lost lease, a stop and a restart are all the same. That a line is shown is recorded before Slack is called,
-and forgotten after the line is cleared; a crash in between costs one more call. Lines are shown only for work that
-lasts, because most answers come sooner than a line could help. Slack's refusals have no other effect.
+Each round compares what the rows say that Slack should show (`StatusLine.session`) with what it was told last, so
+nothing depends on how work begins or ends: an answer, a lost lease, a decision, an expiry, a stop, a deletion and a
+restart are all the same. A run shows its own status line while it lasts; its end is told here. That something is shown
+is recorded before Slack is called, and forgotten after Slack has taken the next state; a crash in between costs one
+more call. Lines of polling agents are shown only for work that lasts, because most answers come sooner than a line
+could help. Slack's refusals have no other effect.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final
 
 from swarm.clock import SECOND, until_next
@@ -21,19 +24,22 @@ from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import status_lines
-from swarm.store.threads.status_lines import SUSPENDED_AT, StatusLine
+from swarm.store.threads.status_lines import StatusLine
 
 AFTER_SECONDS: Final = 2.0
 """The time after which work counts as lasting."""
 
 LOOK_SECONDS: Final = 1.0
 
+LAST_SECONDS: Final = 2.0
+"""The time for the last calls at the end of the process."""
+
 AT_ONCE: Final = 20
 """The maximum number of calls of Slack at once."""
 
 
 class StatusLines:
-    """The status lines of polling agents' work. One process shows them: the elected one."""
+    """What Slack shows of the work in threads. One process tells it: the elected one."""
 
     def __init__(self, database: Database, slack: LiveSlack) -> None:
         self._database = database
@@ -59,6 +65,14 @@ class StatusLines:
             self._busy.add(line.id)
             self._calls.start(self._bring(line, may_call), "status line")
 
+    async def look_once(self, may_call: MayCall) -> None:
+        """Makes the calls that are due, within a limited time."""
+        await attempt(self.look(may_call), "status_lines")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                await self.settled()
+        await self._calls.end()
+
     async def settled(self) -> None:
         """Waits until the calls that have begun are complete."""
         await self._calls.wait()
@@ -71,28 +85,21 @@ class StatusLines:
             self._busy.discard(line.id)
 
     async def _show(self, line: StatusLine) -> None:
-        await self._database.write(_shown, line.id)
+        await self._database.write(status_lines.mark_shown, line.id)
         await self._slack.status(_place(line), wording.working(line.agent_name or ""))
 
     async def _clear(self, line: StatusLine) -> None:
-        is_suspended = line.has_request and not line.has_run
-        if not line.has_run:  # otherwise the run shows its own, and clears it
-            session = SessionState.SUSPENDED if is_suspended else SessionState.ACTIVE
-            await self._slack.status(_place(line), "", session=session)
-        await self._database.write(status_lines.mark, line.id, SUSPENDED_AT if is_suspended else None)
+        if await self._slack.status(_place(line), "", session=line.session):
+            await self._database.write(status_lines.mark_told, line)
 
 
 def _due(tx: Transaction) -> list[StatusLine]:
     """Returns the lines to show, to renew and to clear; first those to clear, because they are wrong."""
     renewed_before = tx.now - int(STATUS_SECONDS * SECOND)
     lines = status_lines.of_all(tx, tx.now - int(AFTER_SECONDS * SECOND))
-    gone = [line for line in lines if line.agent_name is None and not (line.is_suspended and line.has_request)]
+    gone = [line for line in lines if line.session not in (line.told, SessionState.PROCESSING)]
     wanted = [line for line in lines if line.agent_name is not None]
     return gone + [line for line in wanted if line.status_at is None or line.status_at <= renewed_before]
-
-
-def _shown(tx: Transaction, thread_id: str) -> None:
-    status_lines.mark(tx, thread_id, tx.now)
 
 
 def _place(line: StatusLine) -> AnswerTarget:

@@ -473,7 +473,8 @@ def note_accepted(tx: Transaction, request: HumanRequest) -> bool:
     status = task.status if task else inbox_message.status if inbox_message else None
     if status in _COMES_AGAIN:
         return False
-    has_failed = status in (InboxStatus.DEAD, TaskStatus.DEAD, TaskStatus.FAILED)
+    # A call that waited has received its decision, whatever becomes of its work.
+    has_failed = request.asker is Asker.DURABLE and status in (InboxStatus.DEAD, TaskStatus.DEAD, TaskStatus.FAILED)
     step = ResumeStep.FAIL if has_failed else ResumeStep.ACCEPT
     is_new = request.resume is ResumeStatus.SENT and requests.resume(tx, step, request)
     if is_new:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import structlog
@@ -105,27 +106,38 @@ class ActiveRuns:
         """Whether this process executes a run, or is just starting or ending it."""
         return any(run.run_id == run_id for run in self._runs)
 
-    async def before_card(self, card: Row) -> None:
-        """Waits until Slack has what the agent of a request has said in the thread so far, for a limited time."""
-        with contextlib.suppress(TimeoutError):
-            seconds, run_ids = await self._run_context.database.read(_before_card, card)
-            async with asyncio.timeout(seconds):
-                for run_id in run_ids:
-                    await self._caught_up(run_id)
+    @contextlib.asynccontextmanager
+    async def around_card(self, card: Row) -> AsyncGenerator[None, None]:
+        """Keeps the reading order around the card of a request.
 
-    async def _caught_up(self, run_id: str) -> None:
-        """Waits until a run has caught up with its agent, or has ended."""
+        Waits for a limited time until Slack has what the agent of the request has said in the thread so far, in
+        messages that are final. What it says in the meantime comes below the card.
+        """
+        seconds, run_ids = await self._run_context.database.read(_before_card, card)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    for run_id in run_ids:
+                        await self._sealed(run_id)
+            yield
+        finally:
+            for run in self._runs:
+                if run.run_id in run_ids:
+                    run.go_on()
+
+    async def _sealed(self, run_id: str) -> None:
+        """Waits until the messages of a run are final, or the run has ended."""
         while (found := next((run for run in self._runs if run.run_id == run_id), None)) is None:
             row = await self._run_context.database.read(runs.get, run_id)
             if row is None or row.status not in UNFINISHED:
                 return
             await asyncio.sleep(_LOOK_SECONDS)  # it is about to begin here
         task = self._runs[found]
-        catching_up = asyncio.create_task(attempt(found.caught_up(), "deliver", turn=run_id))
+        sealing = asyncio.create_task(attempt(found.seal(), "deliver", turn=run_id))
         try:
-            await asyncio.wait({task, catching_up}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, sealing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            catching_up.cancel()
+            sealing.cancel()
 
     async def end_all(self) -> None:
         """Ends every run and waits until all shown messages are sealed."""

@@ -39,6 +39,7 @@ from swarm.services.runs.settling import outcome_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
+from swarm.store.threads import status_lines
 
 T = TypeVar("T")
 
@@ -171,12 +172,20 @@ class AnswerRun:
         """Whether Slack and the agent may be called: this process is still elected and the run still has its work."""
         return not self._is_lost and await self.source.is_ours(self) and await self.term.is_ours()
 
-    async def caught_up(self) -> None:
-        """Waits until Slack has what the agent has said so far. It may wait for ever, if the run ends meanwhile."""
+    async def seal(self) -> None:
+        """Waits until Slack has what the agent has said so far, in messages that are final.
+
+        What follows is held back until `go_on`. It may wait for ever, if the run ends meanwhile.
+        """
         await self._has_begun.wait()
         if self._showing:
             await self.source.passed_on()
-            await self._showing.caught_up()
+            await self._showing.seal()
+
+    def go_on(self) -> None:
+        """Shows what follows after `seal`, in another message."""
+        if self._showing:
+            self._showing.go_on()
 
     def _offer_stop(self, place: AnswerTarget | None) -> list[asyncio.Task[None]]:
         seconds = self._run_context.stop_button_seconds
@@ -309,6 +318,10 @@ class RunRecord:
     async def ended(self, page: int, text: str) -> None:
         """Records that a message is final."""
         await self._database.write(_page_ended, self._run_id, page, text)
+
+    async def showing_status(self) -> None:
+        """Records, before the call, that the thread has a status line, which is cleared after the end of the run."""
+        await attempt(self._database.write(status_lines.shown_by_run, self._run_id), "status_line", turn=self._run_id)
 
 
 def _is_running(tx: Transaction, run_id: str) -> bool:

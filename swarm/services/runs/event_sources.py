@@ -23,8 +23,8 @@ from swarm.domain.answers.events import MAX_PIECES, AgentEvent, Closed, Failed, 
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown
 from swarm.domain.errors import LeaseLost, Unavailable
 from swarm.domain.model.agents import Agent, Reach
-from swarm.domain.model.runs import PagePhase, RunStatus
-from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
+from swarm.domain.model.runs import RunStatus
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.input import client_context
 from swarm.domain.text.slack_text import mentioned_ids
@@ -258,14 +258,18 @@ class AgentSource:
 
     async def _context(self) -> dict[str, object]:
         """Returns the client context: facts about the channel and the person."""
-        place = self._trigger.thread
+        place, directory, user = self._trigger.thread, self._run_context.directory, None
+        if self._requester:
+            name = await directory.author_name(self._requester, AuthorKind.USER)
+            user = Author(id=self._requester, kind=AuthorKind.USER, name=name)
         if place is None:
-            return client_context(channel_type=ChannelType.CHANNEL)
-        policy, directory = self._run_context.operating_policy.policy(place.channel), self._run_context.directory
+            return client_context(channel_type=ChannelType.CHANNEL, user=user)
+        policy = self._run_context.operating_policy.policy(place.channel)
         email = await directory.user_email(self._requester) if policy.share_email and self._requester else None
         return client_context(
             channel_type=place.channel_type,
             facts=await directory.channel_facts(place.channel),
+            user=user,
             user_email=email,
             overthink=self._trigger.overthink,
             humble_followup=self._trigger.humble_followup,
@@ -313,7 +317,7 @@ class StreamSource:
     async def ready(self, run: AnswerRun) -> bool:
         """Seals the messages that another process has created."""
         found = await self._read()
-        if found and (not found.goes_on or any(page.phase is not PagePhase.CLOSED for page in found.pages)):
+        if found and (not found.goes_on or found.pages):
             await self._run_context.recovery.bring_to_end(self.run_id, run.term.is_ours, counts=True)
             found = await self._read()
         if found is None or found.thread is None:

@@ -14,9 +14,9 @@ process lost the election, are repeated in the next round.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -26,7 +26,6 @@ from swarm.domain.answers.calls import (
     AnswerTarget,
     CloseStream,
     Closing,
-    SessionState,
     Slot,
     StreamCall,
     UpdatePage,
@@ -154,8 +153,6 @@ class Recovery:
         """Shows in the messages of a finished run how the run ended."""
         found = await self._database.read(unfinished, run_id, self._operating_policy)
         if found is None or found.run.status is RunStatus.CLOSING:  # all text is posted, or the run has stored its end
-            if place and found is None:
-                await self._slack.status(place, "", session=SessionState.ACTIVE)
             return
         below = below_of(found.run, is_partial=True)
         stands = place and await _Seals(self._database, self._slack, found, place, may_call).seal(below)
@@ -231,9 +228,7 @@ def unfinished(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) 
 
 
 class _Seals:
-    """The sealing of one run's messages. The status line is cleared in the same step, before another run sets
-    its own.
-    """
+    """The sealing of one run's messages."""
 
     def __init__(
         self, database: Database, slack: LiveSlack, found: Unfinished, place: AnswerTarget, may_call: MayCall
@@ -246,7 +241,12 @@ class _Seals:
 
     async def show_whole(self, text: str, below: Closing) -> bool:
         """Shows the complete answer in the last message. Returns whether Slack accepted the update."""
-        return await self._beside_status(self._show_whole(text, below))
+        page = self._found.pages[-1] if self._found.pages else None
+        ts = await self._ts(page) if page else None
+        if page is None or ts is None or not await self._show(page, ts, text, below):
+            return False
+        await self._database.write(_ended, self._found.run.id, page.page, ts, text)
+        return True
 
     async def seal(self, below: Closing) -> bool:
         """Closes every message that may still grow. Returns whether the closing note is visible where readers expect
@@ -255,24 +255,6 @@ class _Seals:
         The note is added to the first message, so that an abandoned text is not mistaken for the answer. The actions
         for a failed answer are added below the last message.
         """
-        return await self._beside_status(self._seal_all(below))
-
-    async def _beside_status(self, work: Coroutine[Any, Any, bool]) -> bool:
-        clearing = asyncio.create_task(self._slack.status(self.place, "", session=SessionState.ACTIVE))
-        try:
-            return await work
-        finally:
-            await clearing
-
-    async def _show_whole(self, text: str, below: Closing) -> bool:
-        page = self._found.pages[-1] if self._found.pages else None
-        ts = await self._ts(page) if page else None
-        if page is None or ts is None or not await self._show(page, ts, text, below):
-            return False
-        await self._database.write(_ended, self._found.run.id, page.page, ts, text)
-        return True
-
-    async def _seal_all(self, below: Closing) -> bool:
         pages = self._found.pages
         stands: dict[int, bool] = {}
         for page in pages:

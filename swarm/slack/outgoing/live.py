@@ -35,9 +35,10 @@ from swarm.domain.answers.calls import (
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, TextDelta, Warned
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
-    HurryRequested,
+    BreakPassed,
     Input,
     PageLocated,
+    SealRequested,
     SlackAnswered,
     SlotGranted,
     StopRequested,
@@ -92,12 +93,14 @@ class _NoRecord:
 
     async def ended(self, page: int, text: str) -> None: ...
 
+    async def showing_status(self) -> None: ...
+
 
 @dataclass(kw_only=True, slots=True)
-class _Hurry:
-    """A caller that waits until the first ``until`` characters are shown; None: not known yet."""
+class _Seal:
+    """A caller that waits for a page break; None: its number is not known yet."""
 
-    until: int | None = None
+    number: int | None = None
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -140,7 +143,7 @@ class LiveAnswer:
         self._own: set[str] = set()
         self._call_began_after = ""
         self._over: Over | None = None
-        self._hurries: list[_Hurry] = []
+        self._seals: list[_Seal] = []
         self._failure: BaseException | None = None
         self._logged: tuple[str, str] | None = None  # the last logged failure, until a call succeeds
         self._showing: asyncio.Task[None] | None = None
@@ -159,15 +162,20 @@ class LiveAnswer:
         self._failure = AnswerLost()
         self._inputs.put_nowait(Tick())
 
-    async def caught_up(self) -> None:
-        """Shows the text so far without delay. Returns when Slack has accepted it, or accepts no more of this answer.
+    async def seal(self) -> None:
+        """Shows the content so far without delay, and ends its message. What follows waits for `go_on`.
 
-        Only while `show` runs, which ends the wait when it ends.
+        Returns when Slack has accepted all that, or accepts no more of this answer. Only while `show` runs, which ends
+        the wait when it ends.
         """
-        hurry = _Hurry()
-        self._hurries.append(hurry)
-        self._inputs.put_nowait(HurryRequested())
-        await hurry.is_over.wait()
+        seal = _Seal()
+        self._seals.append(seal)
+        self._inputs.put_nowait(SealRequested())
+        await seal.is_over.wait()
+
+    def go_on(self) -> None:
+        """Goes on in another message after `seal`."""
+        self._inputs.put_nowait(BreakPassed())
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
         """Shows a run until its end. The generator is always closed.
@@ -180,7 +188,7 @@ class LiveAnswer:
             while self._over is None:
                 await self._step(await self._next())
         finally:
-            self._end_hurries(are_all=True)
+            self._end_seals(are_all=True)
             await self._close(events)
         outcome = self._live.outcome
         assert outcome is not None  # an answer ends together with its run
@@ -219,17 +227,17 @@ class LiveAnswer:
                     action="stream_given_up",
                     turn=self._place.run_id,
                 )
-            if isinstance(taken, HurryRequested):
-                next(hurry for hurry in self._hurries if hurry.until is None).until = self._live.queued_characters
+            if isinstance(taken, SealRequested):
+                next(seal for seal in self._seals if seal.number is None).number = self._live.breaks
             await self._note_end(before, taken)
             await self._execute(commands)
-            self._end_hurries()
+            self._end_seals()
 
-    def _end_hurries(self, *, are_all: bool = False) -> None:
-        for hurry in list(self._hurries):
-            if are_all or (hurry.until is not None and self._live.has_shown(hurry.until)):
-                self._hurries.remove(hurry)
-                hurry.is_over.set()
+    def _end_seals(self, *, are_all: bool = False) -> None:
+        for seal in list(self._seals):
+            if are_all or (seal.number is not None and self._live.has_sealed(seal.number)):
+                self._seals.remove(seal)
+                seal.is_over.set()
 
     async def _note_end(self, before: Live, taken: Input) -> None:
         """Records the end of a message that no longer grows."""
@@ -362,7 +370,8 @@ class LiveAnswer:
     async def _show_statuses(self) -> None:
         while self._status:
             (status,), self._status = self._status, ()
-            await self._slack.status(self._place, status.text, session=status.session)
+            await self._record.showing_status()
+            await self._slack.status(self._place, status.text)
 
     def _fail(self, error: Exception) -> None:
         """Ends the answer, because one of its tasks failed."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from swarm.domain.model.requests import (
+    Asker,
     FormField,
     HumanDecision,
     HumanRequest,
@@ -14,6 +15,7 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
+from swarm.domain.request_texts import withdrawn_by
 from swarm.domain.shown_requests import HIDDEN
 from swarm.slack.outgoing.block_parts import (
     Block,
@@ -39,10 +41,9 @@ MAX_CHANGE_CHARACTERS: Final = 150
 _MAX_REASON: Final = 500
 _ABSENT: Final = "(none)"
 
-_AGAIN: Final = (
-    "⚠️ The agent failed after this decision. Retry sends the same decision again. "
-    "What was decided may have begun already."
-)
+_FAILED: Final = "⚠️ The agent failed after this decision. Retry sends the same decision again."
+_MAY_HAVE_BEGUN: Final = " What was decided may have begun already."
+_POSITIVE: Final = frozenset({RequestStatus.APPROVED, RequestStatus.ANSWERED})
 _ALSO: Final = {
     HumanDecision.APPROVE_THREAD: "allowed it in this thread",
     HumanDecision.APPROVE_ALWAYS: "always allowed it",
@@ -55,8 +56,9 @@ def outcome_blocks(request: HumanRequest) -> list[Block]:
     changes = list(_changes(request))
     if changes:
         blocks.append(rich(preformatted(cut("\n".join(changes), MAX_SHOWN_CHARACTERS))))
-    if request.resume is ResumeStatus.FAILED and request.status is not RequestStatus.CANCELLED:
-        blocks.append(context(_AGAIN))
+    is_resumed = request.asker is Asker.DURABLE and request.status is not RequestStatus.CANCELLED
+    if request.resume is ResumeStatus.FAILED and is_resumed:  # a call that waited has no resume that could fail
+        blocks.append(context(_FAILED + (_MAY_HAVE_BEGUN if request.status in _POSITIVE else "")))
     return blocks
 
 
@@ -82,8 +84,9 @@ def _outcome(request: HumanRequest) -> str:
         case RequestStatus.EXPIRED:
             return _dated("⌛ Nobody decided in time", request)
         case RequestStatus.CANCELLED:
-            reason = word(request.reason or "", _MAX_REASON) or "it is no longer needed"
-            return f"🛑 Withdrawn: {reason}"
+            by = withdrawn_by(request)
+            reason = f"{by[0]} by {person(by[1])}" if by else word(request.reason or "", _MAX_REASON)
+            return f"🛑 Withdrawn: {reason or 'it is no longer needed'}"
         case RequestStatus.REJECTED:
             return _dated(f"❌ Rejected by {_people(request, rejects=True)}", request)
         case RequestStatus.ANSWERED:

@@ -73,20 +73,19 @@ class Sessions:
         """Whether Slack shows its own Stop button while a session works, as far as known."""
         return self._is_agent and SESSION_STATUS not in self._missing
 
-    async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, session: SessionState = SessionState.PROCESSING) -> bool:
         """Shows a status (``assistant.threads.setStatus``); an empty text clears the status.
 
-        For an agent's session (``agents.sessions.setStatus``, which has no text) only ``session`` counts. By default
-        the agent is working while there is a text. Slack clears a status after two minutes, and shows it only in a
-        thread. A status that has to wait longer than a minute is left out; clearing is tried several times. Logs
-        Slack's failures and never raises for them.
+        For an agent's session (``agents.sessions.setStatus``, which has no text) only ``session`` counts. Slack clears
+        a status after two minutes, and shows it only in a thread. A status that has to wait longer than a minute is
+        left out; clearing is tried several times. Logs Slack's failures and never raises for them. Returns False if
+        Slack could not be reached, so that another attempt may help.
         """
-        if not place.thread_ts:
-            return
-        session = session or (SessionState.PROCESSING if text else SessionState.ACTIVE)
-        for method in (SESSION_STATUS, STATUS):
-            if method not in self._missing and await self._status(method, place, text, session):
-                return
+        for method in (SESSION_STATUS, STATUS) if place.thread_ts else ():
+            taken = None if method in self._missing else await self._status(method, place, text, session)
+            if taken is not None:
+                return taken
+        return True
 
     async def title(self, delivery: Delivery) -> Answer:
         """Sets the title of a thread (``agents.sessions.rename``, ``assistant.threads.setTitle``).
@@ -124,8 +123,8 @@ class Sessions:
             return None
         return answer if isinstance(answer, Failure) else DeliveryAccepted()
 
-    async def _status(self, method: str, place: AnswerTarget, text: str, session: SessionState) -> bool:
-        """Returns False if the workspace or the app does not have the method."""
+    async def _status(self, method: str, place: AnswerTarget, text: str, session: SessionState) -> bool | None:
+        """Returns whether another attempt is useless; None if the workspace or the app does not have the method."""
         is_shown = session is SessionState.PROCESSING if method == SESSION_STATUS else bool(text)
         try:
             await (self._show if is_shown else self._clear)(method, _status_arguments(method, place, text, session))
@@ -133,9 +132,10 @@ class Sessions:
             _not_shown(method, place, refused.slack_code)
             if self._is_missing(method, refused.slack_code):
                 self._give_up(method)
-                return False
+                return None
         except Unavailable as error:
             _not_shown(method, place, error.message)
+            return False
         else:
             self._is_agent |= method == SESSION_STATUS
         return True

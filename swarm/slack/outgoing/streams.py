@@ -127,9 +127,9 @@ class SlackStreams:
                 raise
         return newest
 
-    async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, session: SessionState = SessionState.PROCESSING) -> bool:
         """Shows a status; see `Sessions.status`."""
-        await self.sessions.status(place, text, session=session)
+        return await self.sessions.status(place, text, session=session)
 
     @property
     def shows_stop(self) -> bool:

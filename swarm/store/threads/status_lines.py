@@ -1,4 +1,8 @@
-"""The status lines of polling agents' work, by thread: those that people should see, and those that they may see."""
+"""What Slack shows of the work in a thread, beside its messages: the status line and the state of the session.
+
+The state follows from the thread's rows alone: its runs, its leases and its open requests. ``threads.status_at`` says
+what Slack was told last.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ from typing import Final
 
 from sqlalchemy import and_, bindparam, exists, func, null, or_, select, union_all, update
 
+from swarm.domain.answers.calls import SessionState
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.requests import RequestStatus
+from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import FLAT, Silence
 from swarm.store.bridge.statements import Statement, literally, row_mapper
@@ -18,7 +24,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, inbox_messages, lease_members, leases, requests, runs, tasks, threads
 
 SUSPENDED_AT: Final = 0
-"""In place of a time: the line is cleared while people are asked."""
+"""In place of a time: Slack was told that the work waits for people."""
 
 _h, _l, _i, _t = threads.c, leases.c, inbox_messages.c, tasks.c
 _is_in_progress = exists().where(
@@ -40,7 +46,7 @@ _of_run = leases.alias("of_run")
 # A run about a notice, or for a bot, shows no status line.
 _has_run = exists().where(
     runs.c.thread_id == _h.id,
-    runs.c.ended_at.is_(None),
+    runs.c.status.in_([literally(status) for status in sorted(UNFINISHED)]),
     runs.c.requester.is_not(None),
     _of_run.c.token == runs.c.lease_token,
     _of_run.c.kind == literally(LeaseKind.WORK),
@@ -67,12 +73,29 @@ _working = (
     )
     .group_by(_h.id)
 )  # fmt: skip
-_shown = select(
+_idle = select(
     _h.id, _h.team, _h.channel, _h.thread_ts, _h.status_at, null().label("agent_name"),
     _has_run.label("has_run"), _has_request.label("has_request"),
-).where(_h.status_at.is_not(None))  # fmt: skip
-_ALL = Statement(union_all(_working, _shown))
+)  # fmt: skip
+_asking = select(requests.c.thread_id).where(requests.c.status == literally(RequestStatus.OPEN))
+_ALL = Statement(
+    union_all(
+        _working,
+        _idle.where(_h.status_at.is_not(None)),
+        _idle.where(_h.status_at.is_(None), _h.id.in_(_asking), _h.thread_ts != FLAT),
+    )
+)
 _MARK = Statement(update(threads).where(_h.id == bindparam("thread_id")).values(status_at=bindparam("shown_at")))
+_TOLD = Statement(
+    update(threads)
+    .where(_h.id == bindparam("thread_id"), _h.status_at.is_not_distinct_from(bindparam("before")))
+    .values(status_at=bindparam("shown_at"))
+)
+_SHOWN_BY_RUN = Statement(
+    update(threads)
+    .where(_h.id == select(runs.c.thread_id).where(runs.c.id == bindparam("run_id")).scalar_subquery())
+    .values(status_at=bindparam("now"))
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,23 +106,34 @@ class StatusLine:
     team: str
     channel: str
     thread_ts: str
-    status_at: int | None  # microseconds: when it was last shown; `SUSPENDED_AT`; None: not shown
+    status_at: int | None  # microseconds: when it was last shown; `SUSPENDED_AT`; None: Slack shows nothing
     agent_name: str | None  # one of the polling agents at work; None: no such agent, so no status line is wanted
     has_run: bool  # a run shows its own status line in the thread
     has_request: bool  # people are asked for a decision there
 
     @property
-    def is_suspended(self) -> bool:
-        """Whether the line is cleared, and Slack was told that the work waits for people."""
-        return self.status_at == SUSPENDED_AT
+    def session(self) -> SessionState:
+        """The state that Slack should show."""
+        if self.agent_name or self.has_run:
+            return SessionState.PROCESSING
+        return SessionState.SUSPENDED if self.has_request else SessionState.ACTIVE
+
+    @property
+    def told(self) -> SessionState:
+        """The state that Slack was told last."""
+        if self.status_at is None:
+            return SessionState.ACTIVE
+        return SessionState.SUSPENDED if self.status_at == SUSPENDED_AT else SessionState.PROCESSING
 
 
 _line = row_mapper(StatusLine)
 
 
 def of_all(tx: Transaction, before: int) -> list[StatusLine]:
-    """Returns the status lines that people should see, for work that began at ``before`` or earlier, and those that
-    they may still see. Work for which nobody has asked has none; neither have flat direct messages.
+    """Returns the threads where Slack should show something, and those where it does.
+
+    Work of polling agents counts if it began at ``before`` or earlier. Work for which nobody has asked has no status
+    line; neither have flat direct messages.
     """
     found: dict[str, StatusLine] = {}
     for line in map(_line, _ALL.all(tx, before=before)):
@@ -107,8 +141,17 @@ def of_all(tx: Transaction, before: int) -> list[StatusLine]:
     return list(found.values())
 
 
-def mark(tx: Transaction, thread_id: str, shown_at: int | None) -> None:
-    """Records when the status line of a thread was shown; None: it is cleared; `SUSPENDED_AT`: it is cleared, but the
-    session is to be told when people are not asked any more.
-    """
-    _MARK.run(tx, thread_id=thread_id, shown_at=shown_at)
+def mark_shown(tx: Transaction, thread_id: str) -> None:
+    """Records that the status line of a thread is shown now."""
+    _MARK.run(tx, thread_id=thread_id, shown_at=tx.now)
+
+
+def shown_by_run(tx: Transaction, run_id: str) -> None:
+    """Records that a run shows the status line of its thread now."""
+    _SHOWN_BY_RUN.run(tx, run_id=run_id, now=tx.now)
+
+
+def mark_told(tx: Transaction, line: StatusLine) -> None:
+    """Records that Slack was told the state that ``line`` should have, unless a run has shown its own meanwhile."""
+    shown_at = SUSPENDED_AT if line.session is SessionState.SUSPENDED else None
+    _TOLD.run(tx, thread_id=line.id, before=line.status_at, shown_at=shown_at)

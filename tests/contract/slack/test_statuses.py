@@ -72,7 +72,7 @@ async def test_an_agents_session_is_processing_until_it_works_no_more(
     assert await session(workspace) == "processing"
     await agent.streams.status(where, "", session=SessionState.SUSPENDED)
     assert await session(workspace) == "suspended"
-    await agent.streams.status(where, "")
+    await agent.streams.status(where, "", session=SessionState.ACTIVE)
     assert await session(workspace) == "active"
     assert await workspace.calls(STATUS) == []
 

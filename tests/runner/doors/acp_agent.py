@@ -154,7 +154,8 @@ class Agent:
         call = ToolCallUpdate(
             tool_call_id=f"call-{number}", title=f"rm {number}", kind="execute", raw_input={"command": f"rm {number}"}
         )
-        answer = await self.client.request_permission(session_id, call, OPTIONS)
+        offered = OPTIONS[1:] if HABIT == "asks for always" else OPTIONS
+        answer = await self.client.request_permission(session_id, call, offered)
         return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else "cancelled"
 
     async def use(self, session_id: str, number: int, meta: Any, given: Any) -> str:
@@ -172,7 +173,7 @@ class Agent:
             case "asks twice":
                 answers = await asyncio.gather(self.ask(session_id, 1), self.ask(session_id, 2))
                 await self.say(session_id, " ".join(answers))
-            case "asks once":
+            case "asks once" | "asks for always":
                 await self.say(session_id, await self.ask(session_id, 1))
             case "asks without end":
                 asks = [asyncio.create_task(self.ask(session_id, number)) for number in range(102)]

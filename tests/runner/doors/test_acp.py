@@ -118,6 +118,15 @@ async def test_an_agent_that_dies_while_it_asks_is_no_error_of_ours(
     assert caplog.records == []
 
 
+@pytest.mark.req("HITL-14")
+async def test_people_are_not_asked_for_a_permission_that_could_only_be_given_for_always(desk: Desk) -> None:
+    session = await desk.open(desk.acp("asks for always"))
+    events, ended = await turn_of(session)
+    assert [event for event in events if isinstance(event, PermissionAsked)] == []
+    assert (text_in(events), ended.refused_tools) == ("no", ("execute",))
+    assert "does not offer to allow execute once" in str(events)
+
+
 @pytest.mark.req("RUN-05")
 async def test_the_tools_of_the_swarm_are_allowed_and_others_asked_by_their_names(desk: Desk) -> None:
     session = await desk.open(desk.acp("uses tools"))

@@ -143,7 +143,7 @@ def test_the_text_in_slack_is_the_text_of_the_agent(
     """In whatever pieces it comes, with whatever faults of Slack: once, whole, in order, and with an end to see."""
     events, said = played
     run = Run(fault=faulty(plan), turn_seconds=lambda slot: turns, mode=mode).play(events, mentionable=["U1"])
-    assert plain("".join(run.shown)) == plain(safe(said, frozenset({"U1"})))
+    assert plain("\n".join(run.shown)) == plain(safe(said, frozenset({"U1"})))
     assert len(run.closings) == 1
 
 

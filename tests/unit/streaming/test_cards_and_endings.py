@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.answers.calls import NOTHING_BELOW, Closing, SessionState, SetStatus, Slot
+from swarm.domain.answers.calls import SetStatus, Slot
 from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
@@ -23,7 +23,6 @@ from swarm.domain.answers.events import (
 )
 from swarm.domain.answers.reducer import StopRequested
 from swarm.domain.answers.state import PageMode
-from swarm.domain.answers.wording import ASKS
 from swarm.domain.model.deliveries import DeliveryAccepted
 from tests.support.every import every
 from tests.support.slack_model import Run, no_answer
@@ -67,10 +66,15 @@ def test_tools_and_plans_are_cards_that_change_in_place() -> None:
 @pytest.mark.req("STREAM-07")
 @pytest.mark.parametrize(
     ("end", "status"),
-    [(Finished(), COMPLETE), (Interrupted(asked=()), COMPLETE), (Failed(message="x"), ERROR), (Cancelled(), ERROR)],
+    [
+        (Finished(), COMPLETE),
+        (Interrupted(asked=()), StepStatus.PENDING),
+        (Failed(message="x"), ERROR),
+        (Cancelled(), ERROR),
+    ],
 )
 def test_no_tool_seems_to_run_after_the_end(end: AgentEvent, status: StepStatus) -> None:
-    """It went well with the run, or it did not."""
+    """It went well with the run, or it did not, or it waits for people."""
     run = Run().play([(0, ToolStarted(id="a", name="search")), (1, text("Yes.")), (2, end)])
     assert statuses(run) == {"a": status}
 
@@ -169,13 +173,10 @@ def test_the_status_line_is_shown_changed_and_renewed() -> None:
     [Finished(), Failed(message="x"), Broken(reason="y"), Cancelled(), Interrupted(asked=()), StopRequested(by="U1")],
 )
 @every("before", [[], [(0.0, ToolStarted(id="t", name="x"))], [(0.0, TextDelta(text="Hi."))]])
-def test_the_status_line_is_cleared_in_every_ending(before: Events, end: AgentEvent | StopRequested) -> None:
-    """Also where nothing was shown."""
+def test_every_ending_is_told_once_below_the_answer(before: Events, end: AgentEvent | StopRequested) -> None:
+    """Also where nothing was shown. A question has a card of its own, and the answer ends below it."""
     run = Run().play([*before, (5, end)])
-    session = SessionState.SUSPENDED if isinstance(end, Interrupted) else SessionState.ACTIVE
-    assert run.statuses[-1][1] == SetStatus(text="", session=session)
-    is_card = isinstance(end, Interrupted) and not "".join(run.shown)  # the question has a message of its own
-    assert len(run.closings) == (0 if is_card else 1)
+    assert len(run.closings) == (0 if isinstance(end, Interrupted) else 1)
 
 
 @pytest.mark.req("STREAM-07", "STREAM-12", "STREAM-04")
@@ -205,12 +206,12 @@ def test_people_see_how_it_ended(
 
 
 @pytest.mark.req("STREAM-12", "HITL-01")
-@every(("said", "closing"), [("", NOTHING_BELOW), ("Some of it", Closing(note=ASKS, footer=True))])
-def test_below_a_question_stands_only_that_it_waits_because_the_question_has_a_card(
-    said: str, closing: Closing
+@every("said", ["", "Some of it"])
+def test_below_the_text_that_leads_to_a_question_stands_nothing_because_the_answer_ends_below_its_card(
+    said: str,
 ) -> None:
     run = Run().play([(0, text(said)), (1, Interrupted(asked=(Asked(id="1", prompt="Really?"),)))])
-    assert run.closings == ([closing] if said else [])
+    assert run.closings == []
 
 
 @pytest.mark.req("STREAM-12")

@@ -12,8 +12,6 @@ from swarm.domain.answers.calls import (
     CloseStream,
     OpenStream,
     PostPage,
-    SessionState,
-    SetStatus,
     StreamCall,
     UpdatePage,
 )
@@ -90,10 +88,9 @@ def at_nth(kind: Kind, nth: int, wrong: Answer | str, times: int = 1) -> Fault:
 
 
 def assert_told(run: Run, text: str = TEXT) -> None:
-    """Everything once, in order, with one end; the status line is clear and no stream is left open."""
+    """Everything once, in order, with one end; no stream is left open."""
     assert "".join("".join(run.shown).split()) == "".join(text.split())
     assert len(run.closings) == 1
-    assert run.statuses[-1][1] == SetStatus(text="", session=SessionState.ACTIVE)
 
 
 @pytest.mark.parametrize("end", [FINISHED, FAILED], ids=["finished", "failed"])
@@ -197,7 +194,6 @@ def test_where_nothing_can_be_written_the_run_is_ended(kind: Kind, error: str) -
     assert run.over.closing.note == ""
     is_last = kind.is_last is True
     assert (run.hung_up_at is None) is is_last
-    assert run.statuses[-1][1].text == ""
 
 
 @pytest.mark.parametrize("wrong", ["applied", InDoubt(reason="cut")])

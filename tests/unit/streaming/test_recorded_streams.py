@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.answers.calls import OpenStream, SessionState, SetStatus
+from swarm.domain.answers.calls import OpenStream
 from swarm.domain.answers.events import Finished, Interrupted, StepStatus
 from swarm.domain.answers.reducer import StopRequested
 from swarm.domain.answers.text import without_markers
@@ -33,8 +33,9 @@ def assert_holds(run: Run, events: list[Timed]) -> None:
     assert not any(message.is_live for message in run.messages)
     assert not any(card.status is StepStatus.IN_PROGRESS for one in run.messages[-1:] for card in one.cards.values())
     end = end_of(events)
-    session = SessionState.SUSPENDED if isinstance(end, Interrupted) else SessionState.ACTIVE
-    assert run.statuses[-1][1] == SetStatus(text="", session=session)
+    if isinstance(end, Interrupted):
+        assert not run.closings  # the answer ends below the question's card
+        return
     (closing,) = run.closings
     is_answered = isinstance(end, Finished) and bool(shown.strip())
     assert closing.feedback is is_answered

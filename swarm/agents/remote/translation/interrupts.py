@@ -146,6 +146,8 @@ def _of_approvals(
 def _decisions(allowed: tuple[str, ...], *, can_edit: bool) -> tuple[HumanDecision, ...]:
     """Returns what people can decide. They can always reject, and what was approved once can be allowed for longer."""
     edit = (_D.EDIT,) if can_edit and "edit" in allowed else ()
+    if "approve" not in allowed:
+        return (*edit, _D.REJECT)
     return (_D.APPROVE, *edit, _D.REJECT, _D.APPROVE_THREAD, _D.APPROVE_ALWAYS)
 
 
