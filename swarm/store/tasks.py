@@ -15,10 +15,12 @@ from swarm.store import history
 from swarm.store.bridge.statements import (
     Statement,
     arrive,
+    count_loss,
     every_column,
     first_of_each,
     given,
     literally,
+    lost,
     may,
     row_mapper,
 )
@@ -40,6 +42,7 @@ class Task(TaskFacts):
     lease_token: str | None
     by_strangers: bool  # requested by strangers only
     instruction: str | None  # the text before the task for its agent, after a person's Retry
+    interruptions: int = 0  # deaths of the coordinator while it was worked on
 
 
 task = row_mapper(Task)
@@ -50,6 +53,7 @@ _ADD = Statement(
         every_column(
             tasks,
             attempts=0,
+            interruptions=0,
             claims=0,
             **dict.fromkeys(
                 ("delay_reason", "due_at", "lease_token", "progress", "percent", "result", "error", "instruction")
@@ -119,13 +123,15 @@ def _move(step: TaskStep) -> Statement:
     if transition.sources == {TaskStatus.IN_PROGRESS}:
         guard &= _t.lease_token == bindparam("held_token")
     values: dict[str, object] = dict(arrive(transition)) | {"delay_reason": None, "due_at": None, "offer_ends_at": None}
-    if step in (TaskStep.LOSE, TaskStep.BURY):
+    if step is TaskStep.LOSE:
+        values |= count_loss(tasks)
+    if step is TaskStep.BURY:
         values["attempts"] = _t.attempts + 1
     if step is TaskStep.REDRIVE:
-        values |= {"attempts": 0, "ended_at": None, "error": None}
+        values |= {"attempts": 0, "interruptions": 0, "ended_at": None, "error": None}
         values["instruction"] = bindparam("new_instruction", type_=Text)
     if step is TaskStep.UNASSIGN:
-        values |= {"agent_id": None, "attempts": 0}
+        values |= {"agent_id": None, "attempts": 0, "interruptions": 0}
     if transition.target not in OPEN_STATUSES:
         values["ended_at"] = bindparam("now")
     if step is TaskStep.COMPLETE:
@@ -236,11 +242,13 @@ def move(
     actor: str | None = None,
     said: str | None = None,
     instruction: str | None = None,
+    interrupted: bool = False,
 ) -> bool:
     """Takes a step of the state machine. Returns False if the task's status or its lease does not allow it.
 
     ``said`` is the result of a completed task, or the error of a failed one. ``actor`` is the acting agent if it is not
-    the task's own agent. ``instruction`` is for a redrive: the text before the task for its agent.
+    the task's own agent. ``instruction`` is for a redrive: the text before the task for its agent. ``interrupted`` is
+    for `TaskStep.LOSE`: the coordinator has died, so no attempt is counted.
     """
     transition = TASK_TRANSITIONS[step]
     params: dict[str, object] = {"task_id": task_.id}
@@ -250,6 +258,8 @@ def move(
         params |= {"now": tx.now, "said": said or reason}
     if step is TaskStep.REDRIVE:
         params["new_instruction"] = instruction
+    if step is TaskStep.LOSE:
+        params |= lost(interrupted=interrupted)
     if not _MOVES[step].run(tx, **params):
         return False
     history.record(

@@ -177,7 +177,7 @@ def _together(due: Sequence[InboxMessage], decided: Mapping[str, list[HumanReque
     if due[0].id in decided:
         asked = {id for request in decided[due[0].id] for id in request.inbox_message_ids}
         return [message for message in due if message.id in asked or message is due[0]]
-    fresh = due[: bundle([message.attempts for message in due])]
+    fresh = due[: bundle([message.setbacks for message in due])]
     return list(takewhile(lambda message: message.id not in decided, fresh))
 
 

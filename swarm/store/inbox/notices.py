@@ -16,10 +16,12 @@ from swarm.store.bridge.statements import (
     AT_MOST_N,
     Statement,
     arrive,
+    count_loss,
     every_column,
     first_of_each,
     given,
     literally,
+    lost,
     may,
     row_mapper,
 )
@@ -45,13 +47,16 @@ class Notice:
     task_id: str | None = None
     agent_message_id: str | None = None
     request_id: str | None = None
+    interruptions: int = 0  # deaths of the coordinator while it was worked on
 
 
 _notice = row_mapper(Notice)
 _n = notices.c
 _ADD = Statement(
     insert(notices).values(
-        every_column(notices, status=NoticeStatus.UNREAD.value, attempts=0, created_at=bindparam("now"))
+        every_column(
+            notices, status=NoticeStatus.UNREAD.value, attempts=0, interruptions=0, created_at=bindparam("now")
+        )
     )
 )
 _given_agents = given(agent_id=Text)
@@ -112,14 +117,14 @@ _READDRESS = Statement(
         _n.agent_id == bindparam("old_agent_id"),
         _n.status == literally(NoticeStatus.UNREAD),
     )
-    .values(agent_id=bindparam("new_agent_id"), attempts=0)
+    .values(agent_id=bindparam("new_agent_id"), attempts=0, interruptions=0)
 )
 
 
 def _move(step: NoticeStep) -> Statement:
     values: dict[str, object] = dict(arrive(NOTICE_TRANSITIONS[step]))
     if step is NoticeStep.LOSE:
-        values["attempts"] = _n.attempts + 1
+        values |= count_loss(notices)
     guard = may(_n.status, NOTICE_TRANSITIONS[step])
     return Statement(update(notices).where(_n.id == bindparam("notice_id"), guard).values(**values))
 
@@ -201,6 +206,10 @@ def get(tx: Transaction, notice_id: str) -> Notice | None:
     return _notice(row) if row else None
 
 
-def move(tx: Transaction, step: NoticeStep, notice_id: str) -> bool:
-    """Takes a step of the state machine. Returns False if the notice's status does not allow it."""
-    return bool(_MOVES[step].run(tx, notice_id=notice_id))
+def move(tx: Transaction, step: NoticeStep, notice_id: str, *, interrupted: bool = False) -> bool:
+    """Takes a step of the state machine. Returns False if the notice's status does not allow it.
+
+    ``interrupted`` is for `NoticeStep.LOSE`: the coordinator has died, so no attempt is counted.
+    """
+    counted = lost(interrupted=interrupted) if step is NoticeStep.LOSE else {}
+    return bool(_MOVES[step].run(tx, notice_id=notice_id, **counted))
