@@ -6,8 +6,9 @@ by time (`expire`), in a transaction that looks at the row again; nothing brings
 coordinator listened, and in which the program that has the work was suspended, is made up for.
 
 Lost work is handed out again; after its last attempt it is set aside as a dead letter. The coordinator's own deaths are
-no attempts: work that they have interrupted comes back, later and later. A notice is dropped after five failed attempts, and the coordinator then acts in place of the agent: it declines the offered task, cancels the returned
-task, or posts the result of the finished task.
+no attempts: work that they interrupt comes back, later and later. A notice is dropped after five failed attempts, and
+the coordinator then acts in place of the agent: it declines the offered task, cancels the returned task, or posts the
+result of the finished task.
 """
 
 from __future__ import annotations
@@ -254,7 +255,7 @@ def _is_suspended(
     instance = agents.serving(tx, agent.id)
     return (
         instance is not None
-        and instance.began_at <= lease.created_at <= instance.called_at + third_us
+        and instance.began_at <= lease.created_at <= instance.seen_at + 2 * third_us
         and instance.called_at <= tx.now - 2 * third_us
         and agent.online(offline_since(tx, operating_policy))
     )
