@@ -198,6 +198,8 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
         secrets.hide([token])
         async with CoordinatorConnection(wanted.url, token, instance) as coordinator:
             await _reached(partial(place.check, wanted, coordinator), stopping)
+            if stopping.is_set():
+                return
             await coordinator.leave()  # an earlier process of this instance has no work any more
             works = f"{wanted.name} works with {wanted.provider} for {wanted.url}. Ctrl-C stops."
             announce = partial(Terminal().print, works, soft_wrap=True)
