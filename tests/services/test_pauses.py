@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -105,10 +105,8 @@ async def test_nothing_brings_a_lease_back_that_was_ended(world: World, what: st
     lea, trigger = await leased(world)
     await world.later(LEASE_SECONDS)
     before = await world.rows("SELECT * FROM inbox_messages")
-    try:
+    with suppress(LeaseLost):
         await LATE[what](world, lea, trigger)
-    except LeaseLost:
-        pass
     assert await ended_as(world, trigger) == LeaseEnd.EXPIRED
     assert await world.rows("SELECT * FROM inbox_messages") == before
 
