@@ -207,27 +207,24 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
 
 
 async def _reached(call: Callable[[], Awaitable[_T]], stopping: asyncio.Event) -> _T | None:
-    """Makes a call until the coordinator answers, and says so once if it does not. Returns None if stopped first."""
+    """Makes a call until the coordinator answers, and says once that it does not. Returns None if stopped first."""
     from swarm.runner.coordinator import Unreachable
 
     is_told, stopped = False, asyncio.create_task(stopping.wait())
     while not stopping.is_set():
         calling = asyncio.ensure_future(call())
         await asyncio.wait({calling, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if not calling.done():
-            calling.cancel()
-            break
         try:
-            found = calling.result()
+            found = calling.result() if calling.done() or not calling.cancel() else None
         except Unreachable as error:
             if not is_told:
                 _err.print(f"{error.message} {error.hint or ''} This waits for it; Ctrl-C stops.", soft_wrap=True)
             is_told = True
             await asyncio.wait({stopped}, timeout=error.pause_seconds)
-            continue
-        if is_told:
-            _err.print("The coordinator answers.", soft_wrap=True)
-        return found
+        else:
+            if is_told and not stopping.is_set():
+                _err.print("The coordinator answers.")
+            return found
     return None
 
 

@@ -15,12 +15,10 @@ from swarm.store import history
 from swarm.store.bridge.statements import (
     Statement,
     arrive,
-    count_loss,
     every_column,
     first_of_each,
     given,
     literally,
-    lost,
     may,
     row_mapper,
 )
@@ -123,9 +121,7 @@ def _move(step: TaskStep) -> Statement:
     if transition.sources == {TaskStatus.IN_PROGRESS}:
         guard &= _t.lease_token == bindparam("held_token")
     values: dict[str, object] = dict(arrive(transition)) | {"delay_reason": None, "due_at": None, "offer_ends_at": None}
-    if step is TaskStep.LOSE:
-        values |= count_loss(tasks)
-    if step is TaskStep.BURY:
+    if step in (TaskStep.LOSE, TaskStep.BURY):
         values["attempts"] = _t.attempts + 1
     if step is TaskStep.REDRIVE:
         values |= {"attempts": 0, "interruptions": 0, "ended_at": None, "error": None}
@@ -242,13 +238,11 @@ def move(
     actor: str | None = None,
     said: str | None = None,
     instruction: str | None = None,
-    interrupted: bool = False,
 ) -> bool:
     """Takes a step of the state machine. Returns False if the task's status or its lease does not allow it.
 
     ``said`` is the result of a completed task, or the error of a failed one. ``actor`` is the acting agent if it is not
-    the task's own agent. ``instruction`` is for a redrive: the text before the task for its agent. ``interrupted`` is
-    for `TaskStep.LOSE`: the coordinator has died, so no attempt is counted.
+    the task's own agent. ``instruction`` is for a redrive: the text before the task for its agent.
     """
     transition = TASK_TRANSITIONS[step]
     params: dict[str, object] = {"task_id": task_.id}
@@ -258,8 +252,6 @@ def move(
         params |= {"now": tx.now, "said": said or reason}
     if step is TaskStep.REDRIVE:
         params["new_instruction"] = instruction
-    if step is TaskStep.LOSE:
-        params |= lost(interrupted=interrupted)
     if not _MOVES[step].run(tx, **params):
         return False
     history.record(

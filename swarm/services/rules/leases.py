@@ -190,13 +190,7 @@ def _settle(
 
 
 def lose(
-    tx: Transaction,
-    token: str,
-    how: LeaseEnd,
-    reason: str,
-    operating_policy: OperatingPolicy,
-    *,
-    interrupted: bool = False,
+    tx: Transaction, token: str, how: LeaseEnd, reason: str, policy: OperatingPolicy, *, interrupted: bool = False
 ) -> None:
     """Ends a lease whose run failed or stopped renewing: the work is due again with one more attempt counted,
     or dead. ``interrupted``: the coordinator has died, which is counted apart from attempts.
@@ -204,7 +198,7 @@ def lose(
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
     if lease:
-        _lose(tx, lease, how, reason, operating_policy, interrupted=interrupted)
+        _lose(tx, lease, how, reason, policy, interrupted=interrupted)
 
 
 def expire(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> None:
@@ -230,59 +224,42 @@ def expire(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> No
 
 
 def _may_be_alive(tx: Transaction, lease: Lease, agent: Agent | None, operating_policy: OperatingPolicy) -> bool:
-    """Whether a polling agent may still be at work, though it has not renewed."""
+    """Whether a polling agent may still be at work, though it has not renewed.
+
+    Either it could not: in the last third of the lease, the time between two renewals, there was a time in which no
+    coordinator listened (none was running, all were suspended, or the database was away). Or the program that took the
+    work makes no calls at all and serves its agent still: a suspended program goes on where it was, and nobody else
+    would get the work. The second is known only of programs with an instance id; one that has begun since then, or
+    calls without renewing, does not have the work.
+    """
     third_us = int(operating_policy.lease_seconds * SECOND / 3)
-    return _could_not_renew(tx, lease, third_us, operating_policy) or (
-        agent is not None and _is_suspended(tx, lease, agent, third_us, operating_policy)
-    )
-
-
-def _could_not_renew(tx: Transaction, lease: Lease, third_us: int, operating_policy: OperatingPolicy) -> bool:
-    """Whether there was a time in the last third of a lease, the time between two renewals, in which no coordinator
-    listened: none was running, all were suspended, or the database was away.
-    """
-    began = lease.expires_at - third_us
-    return silent_since(tx, operating_policy, tx.now - began) < began
-
-
-def _is_suspended(
-    tx: Transaction, lease: Lease, agent: Agent, third_us: int, operating_policy: OperatingPolicy
-) -> bool:
-    """Whether the program that took the work has stopped to make any calls, and is the one that serves its agent: a
-    suspended program goes on where it was, and nobody else would get the work. Known only of programs with an instance
-    id; a program that has begun since then, or calls without renewing, does not have the work.
-    """
-    instance = agents.serving(tx, agent.id)
-    return (
-        instance is not None
-        and instance.began_at <= lease.created_at <= instance.seen_at + 2 * third_us
-        and instance.called_at <= tx.now - 2 * third_us
-        and agent.online(offline_since(tx, operating_policy))
-    )
+    since = lease.expires_at - third_us
+    if silent_since(tx, operating_policy, tx.now - since) < since:
+        return True
+    instance = agents.serving(tx, lease.agent_id)
+    if agent is None or instance is None or not agent.online(offline_since(tx, operating_policy)):
+        return False
+    has_taken = instance.began_at <= lease.created_at <= instance.seen_at + 2 * third_us
+    return has_taken and instance.called_at <= tx.now - 2 * third_us
 
 
 def _lose(
-    tx: Transaction,
-    lease: Lease,
-    how: LeaseEnd,
-    reason: str,
-    operating_policy: OperatingPolicy,
-    *,
-    interrupted: bool = False,
+    tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, policy: OperatingPolicy, *, interrupted: bool = False
 ) -> None:
     if not leases.end(tx, lease.token, how):
         return
     if lease.kind is LeaseKind.NOTICE:
-        _lose_notice(tx, lease, reason, operating_policy, interrupted)
+        _lose_notice(tx, lease, reason, policy, interrupted)
         return
     if lease.task_id:
-        _lose_task(tx, lease, lease.task_id, reason, operating_policy, interrupted)
+        _lose_task(tx, lease, lease.task_id, reason, policy, interrupted)
     for inbox_message in _to_return(tx, lease):
-        pause = pause_after(inbox_message.interruptions + 1) if interrupted else 0
         if most := most_losses(inbox_message, interrupted=interrupted):
-            dead_letter(tx, inbox_message, f"{reason}, {most} times", operating_policy)
-        elif inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason, interrupted=interrupted) and pause:
-            queues.delay(tx, inbox_message.id, inbox_message.agent_id, inbox_message.thread_id, pause)
+            dead_letter(tx, inbox_message, f"{reason}, {most} times", policy)
+        elif inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason) and interrupted:
+            leases.was_interrupted(tx, "inbox_messages", inbox_message.id)
+            if pause := pause_after(inbox_message.interruptions + 1):
+                queues.delay(tx, inbox_message.id, inbox_message.agent_id, inbox_message.thread_id, pause)
     _unlock(tx, lease)
 
 
@@ -302,8 +279,10 @@ def _lose_notice(
     if notice is None:
         return
     if not most_losses(notice, interrupted=interrupted):
-        if notices.move(tx, NoticeStep.LOSE, notice.id, interrupted=interrupted):
+        if notices.move(tx, NoticeStep.LOSE, notice.id):
             tx.wake(lease.agent_id)
+            if interrupted:
+                leases.was_interrupted(tx, "notices", notice.id)
     elif notices.move(tx, NoticeStep.DROP, notice.id):
         history.record(tx, "notice.drop", notice.id, thread_id=lease.thread_id, agent_id=lease.agent_id, reason=reason)
         _settle_unheard(tx, notice, operating_policy)
@@ -345,11 +324,12 @@ def _lose_task(
     task = tasks.locked(tx, task_id)
     if task is None or not _runs(task, lease):
         return
-    pause = pause_after(task.interruptions + 1) if interrupted else 0
     if most := most_losses(task, interrupted=interrupted):
         task_ends.dead_letter(tx, task, f"{reason}, {most} times", operating_policy)
-    elif tasks.move(tx, TaskStep.LOSE, task, reason=reason, interrupted=interrupted) and pause:
-        tasks.delay(tx, task, pause)
+    elif tasks.move(tx, TaskStep.LOSE, task, reason=reason) and interrupted:
+        leases.was_interrupted(tx, "tasks", task.id)
+        if pause := pause_after(task.interruptions + 1):
+            tasks.delay(tx, task, pause)
 
 
 def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, operating_policy: OperatingPolicy) -> None:

@@ -273,21 +273,6 @@ def literally(value: StrEnum) -> ColumnElement[str]:
     return literal_column(f"'{value}'")
 
 
-def count_loss(table: Table) -> dict[str, object]:
-    """Returns the assignments that count a lost lease of work; its parameters are those of `lost`."""
-    return {
-        "attempts": table.c.attempts + bindparam("more_attempts", type_=Integer),
-        "interruptions": table.c.interruptions + bindparam("more_interruptions", type_=Integer),
-    }
-
-
-def lost(*, interrupted: bool) -> dict[str, object]:
-    """Returns the parameters of `count_loss`: an interruption is counted if the coordinator has died, else an
-    attempt.
-    """
-    return {"more_attempts": int(not interrupted), "more_interruptions": int(interrupted)}
-
-
 def arrive(transition: Transition[State]) -> Mapping[str, str]:
     """Returns the assignment that sets the transition's target state."""
     return {"status": transition.target.value}

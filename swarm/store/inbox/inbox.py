@@ -23,12 +23,10 @@ from swarm.store.bridge.statements import (
     AT_MOST_N,
     Statement,
     arrive,
-    count_loss,
     first_of_each,
     given,
     insert_given,
     literally,
-    lost,
     may,
     row_mapper,
 )
@@ -388,15 +386,12 @@ def move(
     reason: str | None = None,
     actor: str | None = None,
     instruction: str | None = None,
-    interrupted: bool = False,
 ) -> bool:
     """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it.
 
-    ``instruction`` is for the steps of `BY_PERSON`: the text before the message for its agent. ``interrupted`` is for
-    `InboxStep.LOSE`: the coordinator has died, so no attempt is counted.
+    ``instruction`` is for the steps of `BY_PERSON`: the text before the message for its agent.
     """
-    steps = [(message, reason)]
-    return bool(move_all(tx, step, steps, actor=actor, instruction=instruction, interrupted=interrupted))
+    return bool(move_all(tx, step, [(message, reason)], actor=actor, instruction=instruction))
 
 
 def move_all(
@@ -406,15 +401,12 @@ def move_all(
     *,
     actor: str | None = None,
     instruction: str | None = None,
-    interrupted: bool = False,
 ) -> list[InboxMessage]:
     """Takes a step with each of the messages, given as pairs with the reason. Returns the messages whose status and
     lease allow it.
     """
     values = {"new_resolved_at": None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now}
-    told: dict[str, object] = {"new_instruction": instruction} if step in BY_PERSON else {}
-    if step is InboxStep.LOSE:
-        told = lost(interrupted=interrupted)
+    told = {"new_instruction": instruction} if step in BY_PERSON else {}
     rows = [{"id": message.id, "held_token": message.lease_token} for message, _ in steps]
     ids = {row["id"] for row in _MOVES[step].all(tx, given=rows, **values, **told)} if rows else set()
     moved = [(message, reason) for message, reason in steps if message.id in ids]
@@ -549,6 +541,7 @@ _CHANGES_WHAT_IS_DUE = {
     if InboxStatus.UNREAD in {*transition.sources, transition.target}
 }
 _given_steps = given(id=Text, held_token=Text)
+_COUNTS_ATTEMPT = {InboxStep.LOSE, InboxStep.BURY}
 _FORGETS_ATTEMPTS = {InboxStep.REDRIVE, *BY_PERSON}
 
 
@@ -560,9 +553,7 @@ def _move(step: InboxStep) -> Statement:
         guard = func.coalesce(_i.lease_token, "") == func.coalesce(_given_steps.c.held_token, "")
     values: dict[str, object] = dict(arrive(transition))
     values["resolved_at"] = bindparam("new_resolved_at")
-    if step is InboxStep.LOSE:
-        values |= count_loss(inbox_messages)
-    if step is InboxStep.BURY:
+    if step in _COUNTS_ATTEMPT:
         values["attempts"] = _i.attempts + 1
     if step in _FORGETS_ATTEMPTS:
         values |= {"attempts": 0, "interruptions": 0}

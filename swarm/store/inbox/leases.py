@@ -16,7 +16,7 @@ from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.watchers import LeaseEnded
 from swarm.store.bridge.statements import AT_MOST_N, Statement, given, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables.work import lease_members, leases
+from swarm.store.tables.work import inbox_messages, lease_members, leases, notices, tasks
 
 _active = leases.c.ended_at.is_(None)
 
@@ -112,6 +112,17 @@ _FORGET = Statement(
 )
 
 
+# The step that loses the work has counted an attempt.
+_INTERRUPTED = {
+    table.name: Statement(
+        update(table)
+        .where(table.c.id == bindparam("work_id"))
+        .values(attempts=table.c.attempts - 1, interruptions=table.c.interruptions + 1)
+    )
+    for table in (inbox_messages, tasks, notices)
+}
+
+
 def grant(tx: Transaction, wanted: Sequence[Lease]) -> list[Lease]:
     """Grants leases. Returns those granted: an agent has at most one run in a thread."""
     rows = [
@@ -180,6 +191,11 @@ def renew(tx: Transaction, tokens: Iterable[str], seconds: float) -> int:
 def prolong(tx: Transaction, token: str, seconds: float) -> None:
     """Extends an active lease to ``seconds`` from now without a sign of its agent, and counts this."""
     _PROLONG.run(tx, held_token=token, new_expires_at=tx.now + int(seconds * SECOND))
+
+
+def was_interrupted(tx: Transaction, table: str, work_id: str) -> None:
+    """Records that the death of the coordinator has just lost work of a table, instead of an attempt."""
+    _INTERRUPTED[table].run(tx, work_id=work_id)
 
 
 def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:

@@ -16,12 +16,10 @@ from swarm.store.bridge.statements import (
     AT_MOST_N,
     Statement,
     arrive,
-    count_loss,
     every_column,
     first_of_each,
     given,
     literally,
-    lost,
     may,
     row_mapper,
 )
@@ -124,7 +122,7 @@ _READDRESS = Statement(
 def _move(step: NoticeStep) -> Statement:
     values: dict[str, object] = dict(arrive(NOTICE_TRANSITIONS[step]))
     if step is NoticeStep.LOSE:
-        values |= count_loss(notices)
+        values["attempts"] = _n.attempts + 1
     guard = may(_n.status, NOTICE_TRANSITIONS[step])
     return Statement(update(notices).where(_n.id == bindparam("notice_id"), guard).values(**values))
 
@@ -206,10 +204,6 @@ def get(tx: Transaction, notice_id: str) -> Notice | None:
     return _notice(row) if row else None
 
 
-def move(tx: Transaction, step: NoticeStep, notice_id: str, *, interrupted: bool = False) -> bool:
-    """Takes a step of the state machine. Returns False if the notice's status does not allow it.
-
-    ``interrupted`` is for `NoticeStep.LOSE`: the coordinator has died, so no attempt is counted.
-    """
-    counted = lost(interrupted=interrupted) if step is NoticeStep.LOSE else {}
-    return bool(_MOVES[step].run(tx, notice_id=notice_id, **counted))
+def move(tx: Transaction, step: NoticeStep, notice_id: str) -> bool:
+    """Takes a step of the state machine. Returns False if the notice's status does not allow it."""
+    return bool(_MOVES[step].run(tx, notice_id=notice_id))
