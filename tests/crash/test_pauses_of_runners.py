@@ -117,9 +117,22 @@ async def played(folder: Path, migrated: Path, kind: str) -> AsyncIterator[Scene
             yield Scene(stage=stage, http=http, notes=notes, runner=runner, lead=lead)
 
 
+async def crashes(scene: Scene) -> None:
+    """The coordinator is killed again and again, and is there for moments only."""
+    for _ in range(4):
+        scene.stage.kill_coordinator()
+        await asyncio.sleep(0.5)
+        await scene.stage.start_coordinator()
+        await asyncio.sleep(0.5)
+
+
 @contextlib.asynccontextmanager
 async def away(scene: Scene, what: str) -> AsyncIterator[None]:
     """Somebody is away for as long as this lasts."""
+    if what == "a loop of crashes":
+        await crashes(scene)
+        yield
+        return
     if what == "database":
         with contextlib.closing(sqlite3.connect(scene.stage.home / "swarm.db", isolation_level=None)) as locker:
             locker.execute("PRAGMA busy_timeout = 5000")
@@ -137,7 +150,7 @@ async def away(scene: Scene, what: str) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["command", "acp"])
-@pytest.mark.parametrize("what", ["coordinator", "runner", "both", "database"])
+@pytest.mark.parametrize("what", ["coordinator", "runner", "both", "database", "a loop of crashes"])
 async def test_every_run_of_a_cli_is_made_once_whoever_is_away_for_longer_than_its_lease(
     tmp_path: Path, migrated_sqlite: Path, what: str, kind: str
 ) -> None:
@@ -149,7 +162,7 @@ async def test_every_run_of_a_cli_is_made_once_whoever_is_away_for_longer_than_i
                 await scene.delegate()
             await asyncio.sleep(moments.uniform(0, WORK_SECONDS))
             async with away(scene, what):
-                await asyncio.sleep(AWAY_SECONDS)
+                await asyncio.sleep(0 if what == "a loop of crashes" else AWAY_SECONDS)
             await scene.all_are_done()
         await scene.each_was_done_once()
 
