@@ -248,7 +248,7 @@ async def test_a_runner_looks_each_second_however_long_the_coordinator_is_away(
         await real_sleep(0)
 
     real_sleep = asyncio.sleep
-    monkeypatch.setattr(runner_module.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     with capture_logs() as logs:
         async with serving(Away(), ScriptedDoor(hangs), tmp_path):
             pass
