@@ -115,7 +115,7 @@ async def test_work_that_was_handed_out_again_takes_no_late_answer(world: World)
     assert await run.kept() is LeaseLossOutcome.TAKEN
     await run.ended()
     assert await run.state() == ABANDONED
-    assert (await world.only(run.agent)).attempt == 1  # nobody has failed
+    assert (await world.only(run.agent)).attempt == 2
 
 
 async def test_of_an_answer_and_its_loss_at_the_same_moment_one_counts(world: World) -> None:
