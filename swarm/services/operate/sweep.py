@@ -23,7 +23,6 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND, until_next, us_to_slack_ts
-from swarm.domain.errors import Unavailable
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import OperatingPolicy, Retention
 from swarm.domain.ports import NO_GROUPS, NO_PEOPLE, PeopleFinder, UserGroups
@@ -329,14 +328,17 @@ async def listen(database: Database, lease_seconds: float) -> None:
     agent counts as silent or offline for that time. A break of half the time between two renewals of an agent is
     noticed by the first transaction after it.
     """
-    span, count = None, 0
+    span: str | None = None
+    count = 0
     usual = min(max(LISTEN_SECONDS, lease_seconds / 12), _LISTEN_SECONDS_LATER)
+
+    async def record() -> None:
+        nonlocal span
+        span = await database.write(listening.record, span)
+        database.listens(asleep_seconds=usual + lease_seconds / 6)
+
     while True:
-        try:
-            span = await database.write(listening.record, span)
-            database.listens(asleep_seconds=usual + lease_seconds / 6)
-        except Unavailable:  # reported by the parts whose work waits for it
-            pass
+        await attempt(record(), "listen")
         count += 1
         await asyncio.sleep(until_next(LISTEN_SECONDS if count < _YOUNG else usual))
 
