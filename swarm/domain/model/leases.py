@@ -1,6 +1,6 @@
 """Leases: the temporary right to work on a trigger, a row with a secret token; and the number of attempts.
 
-Renewing or ending work requires the token; a token that is no longer valid changes nothing (``lease_lost``). At most
+Renewing or ending work requires the token; a token whose lease was ended changes nothing (``lease_lost``). At most
 one active *work* lease exists per thread and agent, which keeps two runs of one agent out of the same conversation.
 Notices also have leases, but never take that lock.
 """
@@ -54,7 +54,7 @@ class LeaseEnd(StrEnum):
     FINISHED = "finished"  # the agent reported success
     FAILED = "failed"  # the agent reported a failure
     RELEASED = "released"  # given back; no attempt counted
-    EXPIRED = "expired"  # not renewed in time; one attempt counted
+    EXPIRED = "expired"  # ended by the sweep, or with a lost run; an attempt or an interruption counted
     REVOKED = "revoked"  # the agent was removed
     CANCELLED = "cancelled"  # its task was cancelled or reassigned
 
