@@ -1,7 +1,7 @@
 """Pauses longer than a lease while coding CLIs work: of the coordinator, the runner, both, and the database.
 
 Judged by a file to which the CLI appends when it starts, and by what people see: every run is made once, and nobody is
-said to have fallen silent. ``PAUSE_ROUNDS=20`` plays more rounds.
+said to have fallen silent. ``PAUSE_ROUNDS=20`` plays more rounds, ``PAUSE_LEASE_SECONDS=60`` those of the usual lease.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800), pytest.mark.req("LOOP
 
 CLI = Path(__file__).parent / "counting_cli.py"
 ROUNDS = int(os.environ.get("PAUSE_ROUNDS", "3"))
-LEASE_SECONDS = 4
+LEASE_SECONDS = int(os.environ.get("PAUSE_LEASE_SECONDS", "4"))
 AWAY_SECONDS = LEASE_SECONDS + 2
 WORK_SECONDS = 3
 JOBS = 3
