@@ -10,11 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 from urllib.parse import quote
 
 from cyclopts import Parameter
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # loaded late, since `swarm logs` does without
     from swarm.runner.home import Keys
     from swarm.runner.settings import RunnerSettings
 
+_T = TypeVar("_T")
 _err = Terminal(stderr=True)
 _FOLLOW_SECONDS: Final = 50
 _PAUSE_SECONDS: Final = 1.0
@@ -191,13 +192,40 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
     place = RunnerHome(wanted.home)
     with place.locked() as instance:
         stopping, at_once = _signals()
-        token = await place.token(wanted, keys)
+        token = await _reached(partial(place.token, wanted, keys), stopping)
+        if token is None:
+            return
         secrets.hide([token])
         async with CoordinatorConnection(wanted.url, token, instance) as coordinator:
-            await place.check(wanted, coordinator)
+            await _reached(partial(place.check, wanted, coordinator), stopping)
+            if stopping.is_set():
+                return
+            await coordinator.leave()  # an earlier process of this instance has no work any more
             works = f"{wanted.name} works with {wanted.provider} for {wanted.url}. Ctrl-C stops."
             announce = partial(Terminal().print, works, soft_wrap=True)
             await Runner(wanted, coordinator, door).serve(stopping, at_once, announce)
+
+
+async def _reached(call: Callable[[], Awaitable[_T]], stopping: asyncio.Event) -> _T | None:
+    """Makes a call until the coordinator answers, and says once that it does not. Returns None if stopped first."""
+    from swarm.runner.coordinator import Unreachable
+
+    is_told, stopped = False, asyncio.create_task(stopping.wait())
+    while not stopping.is_set():
+        calling = asyncio.ensure_future(call())
+        await asyncio.wait({calling, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            found = calling.result() if calling.done() or not calling.cancel() else None
+        except Unreachable as error:
+            if not is_told:
+                _err.print(f"{error.message} {error.hint or ''} This waits for it; Ctrl-C stops.", soft_wrap=True)
+            is_told = True
+            await asyncio.wait({stopped}, timeout=error.pause_seconds)
+        else:
+            if is_told and not stopping.is_set():
+                _err.print("The coordinator answers.")
+            return found
+    return None
 
 
 def _signals() -> tuple[asyncio.Event, asyncio.Event]:

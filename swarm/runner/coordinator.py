@@ -9,6 +9,7 @@ coordinator could take along, and any coordinator process may answer.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -28,12 +29,24 @@ _MCP_HEADERS: Final = {"Accept": "application/json, text/event-stream", "MCP-Pro
 
 POLL_SECONDS: Final = 25
 _CALL_SECONDS: Final = 30.0
+_AGAIN_SECONDS: Final = 0.8
+_MOST_PAUSE_SECONDS: Final = 60.0
 
 Trigger = dict[str, Any]
 
 
 class Unreachable(Unavailable):
     """The coordinator did not answer, or could not do it now."""
+
+    retry_after_seconds: float | None = None  # if the coordinator has said it
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait before another try. It is short however long the coordinator has been away: it may be there
+        for moments only, and a look costs nothing.
+        """
+        least = min(self.retry_after_seconds or _AGAIN_SECONDS, _MOST_PAUSE_SECONDS)
+        return least * random.uniform(1.0, 1.25)  # noqa: S311 -- so that many runners do not come at once
 
 
 class Refused(SwarmError):
@@ -171,9 +184,11 @@ def _refusal(answer: httpx2.Response) -> SwarmError:
         code, message, hint = str(told["code"]), str(told["message"]), told.get("hint")
     except (ValueError, KeyError, TypeError):
         code, message, hint = "unavailable", f"HTTP {answer.status_code} without an explanation", None
-    if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Unreachable(message, hint=hint)
-    return _error(code, message, hint)
+    is_away = answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+    error = Unreachable(message, hint=hint) if is_away else _error(code, message, hint)
+    if isinstance(error, Unreachable) and (after := answer.headers.get("Retry-After", "")).isdecimal():
+        error.retry_after_seconds = float(after)
+    return error
 
 
 def _error(code: str, message: str, hint: str | None) -> SwarmError:

@@ -28,7 +28,6 @@ _BATCH_SECONDS: Final = 0.4
 _LATE_BATCH_SECONDS: Final = 3.0  # after a thousand calls
 _USAGE_SECONDS: Final = 3.0
 _LOG_SECONDS: Final = 2.0
-_MOST_RETRY_SECONDS: Final = 10.0
 _CUT: Final = "\n\n(The rest is too long to be shown here.)"
 
 T = TypeVar("T")
@@ -38,14 +37,13 @@ _log = structlog.get_logger(__name__)
 
 async def repeated(call: Callable[[], Awaitable[T]]) -> T:
     """Makes a call until the coordinator answers. Raises Refused. The caller limits the time by a cancellation."""
-    pause = 0.2
     while True:
         try:
             return await call()
         except Unreachable as error:
             _log.debug("The coordinator does not answer.", action="runner_retry", error=error.message)
+            pause = error.pause_seconds
         await asyncio.sleep(pause)
-        pause = min(2 * pause, _MOST_RETRY_SECONDS)
 
 
 class RunOutput:
@@ -92,11 +90,15 @@ class RunOutput:
             self.run_id, self.is_streamed = str(opened["turn_id"]), True
 
     async def report(self) -> None:
-        """Starts a run that has a log and usage, but no answer in a thread. Without effect if it is refused."""
+        """Starts a run that has a log and usage, but no answer in a thread. Without effect if it is refused, unless the
+        work is lost. Raises Refused then.
+        """
         if self._about:
             try:
                 self.run_id = await repeated(lambda: self._coordinator.start(self._lease_token, self._about))
             except Refused as error:
+                if error.code == "lease_lost":
+                    raise
                 _log.info("The coordinator keeps no log.", action="runner_no_log", error=error.message)
 
     def text(self, text: str) -> None:

@@ -6,7 +6,8 @@ of their time and hands out the notices that come with them, one removes old wor
 One agent has one runner. If the coordinator says that another one serves the agent, this one ends: at once at its
 start, later with all processes of its runs. Their leases are left alone, since they belong to the agent.
 
-A coordinator that does not answer is asked again; runs go on meanwhile. The runner stops in order: it takes no more
+A coordinator that does not answer is asked again every second, as it may be there for moments only; runs go on
+meanwhile, and their leases are renewed before anything else is asked. The runner stops in order: it takes no more
 work, gives runs a moment to end, gives the rest of the work back, and leaves, so that another runner may have its name.
 """
 
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 import structlog
 
+from swarm.clock import boottime
 from swarm.domain.errors import ConfigurationError
 from swarm.processes.background import BackgroundTasks
 from swarm.runner.conversation import RunContext
@@ -35,7 +37,7 @@ from swarm.runner.workdirs import Workdirs
 _MOST_RENEW_SECONDS: Final = 20.0
 _LEAST_RENEW_SECONDS: Final = 0.5
 _NOTICES_SECONDS: Final = 5.0  # between renewals while no poll would bring notices, such as that of a Stop
-_MOST_RETRY_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 1.0  # between looks at the clock while runs go on: the machine may have slept
 _CANCEL_SECONDS: Final = 4.0
 _LEAVE_SECONDS: Final = 1.0
 _TIDY_SECONDS: Final = 6 * 3600.0
@@ -77,6 +79,8 @@ class Runner:
         self._renew_seconds = _MOST_RENEW_SECONDS
         self._has_served = False
         self._is_replaced = False  # another runner serves the agent
+        self._is_away = False  # the coordinator, as far as known
+        self._renewed_at = boottime()
         self._has_started = asyncio.Event()  # a run, whose lease may end before the next renewal
 
     async def serve(
@@ -113,16 +117,16 @@ class Runner:
         return list(self._runs.values())
 
     async def _poll(self) -> None:
-        pause = 1.0
         while True:
             limit = await self._room()
             try:
+                if boottime() - self._renewed_at > 2 * self._renew_seconds:
+                    await self._renew_once()  # before a poll shows that this runner is awake
                 triggers = await self._coordinator.poll(limit, POLL_SECONDS if self._has_served else 0)
-                pause = 1.0
+                self._note(None)
             except Unreachable as error:
-                _log.warning("The coordinator does not answer.", action="runner_away", error=error.message, wait=pause)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _MOST_RETRY_SECONDS)
+                self._note(error)
+                await asyncio.sleep(error.pause_seconds)
                 continue
             except Refused as error:
                 raise self._refused(error) from error
@@ -158,6 +162,8 @@ class Runner:
 
     def _start(self, trigger: Trigger) -> None:
         run = Run(trigger, self._context)
+        if not self._runs:
+            self._renewed_at = boottime()
         self._runs[run.token] = run
         self._renew_seconds = _renew_seconds(trigger)
         self._has_started.set()
@@ -193,30 +199,45 @@ class Runner:
             _log.info("A notice was not finished.", action="runner_notice", error=error.message)
 
     async def _until_renewal(self) -> None:
-        """Waits from one renewal to the next. The time is that of the shortest lease, also of one that begins now."""
-        since = asyncio.get_running_loop().time()
+        """Waits from one renewal to the next. The time is that of the shortest lease, also of one that begins now; it
+        goes on while the machine sleeps.
+        """
+        since = boottime()
         while True:
             is_polling = len(self._runs) < self._settings.max_concurrent
             seconds = self._renew_seconds if is_polling else min(self._renew_seconds, _NOTICES_SECONDS)
-            self._has_started.clear()
-            try:
-                async with asyncio.timeout_at(since + seconds):
-                    await self._has_started.wait()
-            except TimeoutError:
+            if (left := since + seconds - boottime()) <= 0:
                 return
+            self._has_started.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _LOOK_SECONDS) if self._runs else left):
+                    await self._has_started.wait()
 
     async def _renew(self) -> None:
         while True:
             await self._until_renewal()
-            if not (tokens := [token for token, run in self._runs.items() if run.has_lease]):
-                continue
             try:
-                await self._renewed(await self._coordinator.renew(tokens))
+                await self._renew_once()
             except Unreachable as error:
-                _log.warning("The leases were not renewed.", action="runner_away", error=error.message)
+                self._note(error)
                 self._renew_seconds = _LEAST_RENEW_SECONDS  # the coordinator may return shortly before they end
             except Refused as error:
                 raise self._refused(error) from error
+
+    async def _renew_once(self) -> None:
+        if tokens := [token for token, run in self._runs.items() if run.has_lease]:
+            beat = await self._coordinator.renew(tokens)
+            self._renewed_at = boottime()
+            self._note(None)
+            await self._renewed(beat)
+
+    def _note(self, error: Unreachable | None) -> None:
+        """Logs once that the coordinator does not answer, and once that it does again."""
+        if error and not self._is_away:
+            _log.warning("The coordinator does not answer.", action="runner_away", error=error.message)
+        elif self._is_away and not error:
+            _log.info("The coordinator answers again.", action="runner_away")
+        self._is_away = error is not None
 
     async def _renewed(self, beat: dict[str, Any]) -> None:
         for renewed in beat["renewed"]:

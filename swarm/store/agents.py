@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     Executable,
     Text,
@@ -66,6 +67,7 @@ _valid_tokens = (
         agent_instances.c.instance_id,
         agent_instances.c.began_at,
         agent_instances.c.seen_at,
+        agent_instances.c.called_at,
     )
     .join(_given_tokens, agent_tokens.c.token_hash == _given_tokens.c.token_hash)
     .outerjoin(agent_instances, agent_instances.c.agent_id == agent_tokens.c.agent_id)
@@ -144,6 +146,7 @@ def _serve(insert: InsertFactory) -> Executable:
         instance_id=bindparam("instance_id"),
         began_at=bindparam("now"),
         seen_at=bindparam("now"),
+        called_at=bindparam("now"),
     )
     is_same = _i.instance_id == new.excluded.instance_id
     return new.on_conflict_do_update(
@@ -152,6 +155,7 @@ def _serve(insert: InsertFactory) -> Executable:
             "instance_id": new.excluded.instance_id,
             "began_at": case((is_same, _i.began_at), else_=new.excluded.began_at),
             "seen_at": new.excluded.seen_at,
+            "called_at": case((bindparam("calls", type_=Boolean), new.excluded.called_at), else_=_i.called_at),
         },
         where=or_(is_same, _i.seen_at <= bindparam("before", type_=BigInteger)),
     )
@@ -241,15 +245,22 @@ def valid_tokens(
     return {(row["token_hash"], row["agent_id"]): _instance(row) if row["instance_id"] else None for row in found}
 
 
-def serve(tx: Transaction, agent_id: str, instance_id: str, seconds: float) -> Instance | None:
+def serve(tx: Transaction, agent_id: str, instance_id: str, seconds: float, *, calls: bool) -> Instance | None:
     """Records that an instance serves an agent now. Returns None, or the other instance that has been seen within
     ``seconds``. Of two that begin at the same time, the second waits for the first and is then the other one.
+
+    ``calls``: with a call that begins now, not with a poll that goes on waiting.
     """
     before = tx.now - int(seconds * SECOND)
-    if _SERVE.run(tx, agent_id=agent_id, instance_id=instance_id, now=tx.now, before=before):
+    if _SERVE.run(tx, agent_id=agent_id, instance_id=instance_id, now=tx.now, before=before, calls=calls):
         return None
+    return serving(tx, agent_id) or serve(tx, agent_id, instance_id, seconds, calls=calls)
+
+
+def serving(tx: Transaction, agent_id: str) -> Instance | None:
+    """Returns the instance that has served an agent last, if programs of the agent say which they are."""
     row = _SERVING.first(tx, agent_id=agent_id)
-    return _instance(row) if row else serve(tx, agent_id, instance_id, seconds)
+    return _instance(row) if row else None
 
 
 def leave(tx: Transaction, agent_id: str, instance_id: str) -> bool:
@@ -373,7 +384,6 @@ def _loads(*, shown_only: bool) -> Statement:
     running = select(literal_column("'running'"), leases.c.agent_id, _n).where(
         leases.c.ended_at.is_(None),
         leases.c.kind == literally(LeaseKind.WORK),
-        leases.c.expires_at > bindparam("now"),
     )
     if shown_only:
         open_tasks = open_tasks.where(~_is_in_silent_thread(tasks.c.thread_id))
@@ -414,6 +424,6 @@ def loads(tx: Transaction, *, shown_only: bool = False) -> Mapping[str, Load]:
     One statement covers all agents. ``shown_only`` leaves out work for which nobody has asked, for what people see.
     """
     counts: dict[str, dict[str, int]] = {}
-    for row in (_SHOWN_LOADS if shown_only else _LOADS).all(tx, now=tx.now):
+    for row in (_SHOWN_LOADS if shown_only else _LOADS).all(tx):
         counts.setdefault(row["agent_id"], {})[row["what"]] = row["n"]
     return {agent_id: Load(**found) for agent_id, found in counts.items()}

@@ -39,6 +39,7 @@ class Task(TaskFacts):
     lease_token: str | None
     by_strangers: bool  # requested by strangers, alone or with members
     instruction: str | None  # the text before the task for its agent, after a person's Retry
+    interruptions: int = 0  # deaths of the coordinator while it was worked on
 
 
 task = row_mapper(Task)
@@ -49,6 +50,7 @@ _ADD = Statement(
         every_column(
             tasks,
             attempts=0,
+            interruptions=0,
             claims=0,
             **dict.fromkeys(
                 ("delay_reason", "due_at", "lease_token", "progress", "percent", "result", "error", "instruction")
@@ -115,10 +117,10 @@ def _move(step: TaskStep) -> Statement:
     if step in (TaskStep.LOSE, TaskStep.BURY):
         values["attempts"] = _t.attempts + 1
     if step is TaskStep.REDRIVE:
-        values |= {"attempts": 0, "ended_at": None, "error": None}
+        values |= {"attempts": 0, "interruptions": 0, "ended_at": None, "error": None}
         values["instruction"] = bindparam("new_instruction", type_=Text)
     if step is TaskStep.UNASSIGN:
-        values |= {"agent_id": None, "attempts": 0}
+        values |= {"agent_id": None, "attempts": 0, "interruptions": 0}
     if transition.target not in OPEN_STATUSES:
         values["ended_at"] = bindparam("now")
     if step is TaskStep.COMPLETE:

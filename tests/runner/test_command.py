@@ -70,7 +70,6 @@ async def test_a_runner_enrols_once_and_keeps_its_token_for_itself(office: Offic
         (["--provider", "codex"], {"PATH": "/nowhere"}, "The program 'codex-acp' of --provider codex is not installed"),
         (["--provider", "command:true"], {"SWARM_TOKEN": ""}, "has no token"),
         (["--provider", "command:true"], {"SWARM_TOKEN": "wrong"}, "does not accept the token"),
-        (["--provider", "command:true"], {"SWARM_URL": "http://127.0.0.1:9"}, "Start it with `swarm up`, or name"),
     ],
 )
 async def test_a_wrong_start_says_what_to_do(

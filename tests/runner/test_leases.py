@@ -9,9 +9,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import httpx2
 import pytest
+from structlog.testing import capture_logs
 
-from swarm.runner.coordinator import CoordinatorConnection, Refused
+from swarm.cli.run import _reached
+from swarm.clock import boottime
+from swarm.runner import coordinator as coordinator_module
+from swarm.runner import runner as runner_module
+from swarm.runner.coordinator import CoordinatorConnection, Refused, Unreachable, _refusal
 from swarm.runner.port import CliEvent, McpAccess, TextAdded, TurnEnded, TurnOutcome
 from swarm.runner.runner import Runner
 from swarm.runner.settings import RunnerSettings
@@ -19,6 +25,7 @@ from tests.runner.scripted import ScriptedDoor, ScriptedSession
 from tests.support.waiting import wait_until
 
 LEASE_SECONDS = 1.5
+TOLD = {"message": "Too often.", "hint": None}
 
 
 def note(number: int, thread: str) -> dict[str, Any]:
@@ -188,3 +195,108 @@ async def polled(coordinator: Coordinator, times: int) -> None:
         return len(coordinator.limits) == times
 
     await wait_until(look, what="the runner polls")
+
+
+@pytest.mark.req("LOOP-21")
+async def test_after_a_pause_leases_are_renewed_before_a_poll_shows_that_the_runner_is_awake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    class Noting(Coordinator):
+        async def poll(self, limit: int, wait_seconds: float) -> list[dict[str, Any]]:
+            calls.append("poll")
+            return await super().poll(limit, wait_seconds)
+
+        async def renew(self, tokens: list[str]) -> dict[str, Any]:
+            calls.append("renew")
+            return await super().renew(tokens)
+
+    coordinator = Noting(note(1, "1.0"))
+    async with serving(coordinator, ScriptedDoor(hangs), tmp_path, max_concurrent=3):
+        await polled(coordinator, 2)
+        coordinator._triggers.clear()
+        monkeypatch.setattr(runner_module, "boottime", lambda: boottime() + 3600)
+        calls.clear()
+        coordinator.work.set()  # what was on its way when the runner was suspended
+        await polled(coordinator, 3)
+    assert calls[:2] == ["renew", "poll"]
+
+
+@pytest.mark.req("LOOP-21")
+async def test_a_runner_looks_each_second_however_long_the_coordinator_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Unreachable("It does not answer.")
+    assert all(0.5 < away.pause_seconds < 1.5 for _ in range(100))
+    asked = _refusal(
+        httpx2.Response(429, headers={"Retry-After": "7"}, json={"error": {"code": "rate_limited"} | TOLD})
+    )
+    assert isinstance(asked, Unreachable)
+    assert asked.pause_seconds >= 7
+    pauses: list[float] = []
+
+    class Away(Coordinator):
+        async def poll(self, limit: int, wait_seconds: float) -> list[dict[str, Any]]:
+            if len(pauses) < 12:
+                raise away
+            return await super().poll(limit, wait_seconds)
+
+    async def sleep(seconds: float) -> None:
+        if asyncio.current_task() and "poll" in asyncio.current_task().get_name():  # type: ignore[union-attr]
+            pauses.append(seconds)
+        await real_sleep(0)
+
+    real_sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with capture_logs() as logs:
+        async with serving(Away(), ScriptedDoor(hangs), tmp_path):
+            pass
+    assert len(pauses) == 12
+    assert max(pauses) < 1.5
+    said = [log["event"] for log in logs if log.get("action") == "runner_away"]
+    assert said == ["The coordinator does not answer.", "The coordinator answers again."]
+
+
+@pytest.mark.req("LOOP-21")
+async def test_work_without_a_thread_whose_lease_is_lost_is_not_begun(tmp_path: Path) -> None:
+    """The runner was suspended while the work was on its way."""
+
+    class Late(Coordinator):
+        async def start(self, lease_token: str, about: dict[str, str]) -> str:
+            raise Refused("lease_lost", "another run has the work")
+
+    task = note(1, "1.0") | {"kind": "task_assigned", "task": {"id": "t1", "title": "t", "status": "pending"}}
+    del task["thread"]
+    coordinator, door = Late(task), ScriptedDoor(hangs)
+    async with serving(coordinator, door, tmp_path) as runner:
+        await no_run_after(coordinator, runner)
+    assert door.opened == []
+
+
+async def test_a_call_of_a_start_waits_for_the_coordinator_and_says_so_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_module, "_AGAIN_SECONDS", 0.001)
+    tries = 0
+
+    async def call() -> str:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise Unreachable("The coordinator does not answer.", hint="Start it.")
+        return "token"
+
+    assert await _reached(call, asyncio.Event()) == "token"
+    said = capsys.readouterr().err.split("\n")
+    assert said == [
+        "The coordinator does not answer. Start it. This waits for it; Ctrl-C stops.", "The coordinator answers.", "",
+    ]  # fmt: skip
+
+
+async def test_a_start_that_waits_can_be_stopped_even_while_a_call_hangs() -> None:
+    stopping = asyncio.Event()
+    waiting = asyncio.create_task(_reached(asyncio.Event().wait, stopping))
+    await asyncio.sleep(0)
+    stopping.set()
+    assert await waiting is None

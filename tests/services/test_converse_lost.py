@@ -81,7 +81,7 @@ async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_a
     assert (whole.streaming, whole.text, whole.closing.note) == (False, "Hello.", "")
     assert len(ada.inputs) == 2
     assert await status(world, root) is InboxStatus.RESPONDED
-    assert (await world.inbox_message(root)).attempts == 1
+    assert (await world.inbox_message(root)).interruptions == 1
 
 
 @pytest.mark.req("LOOP-06")
@@ -128,7 +128,7 @@ async def test_who_loses_the_office_makes_no_further_call_and_the_next_one_seals
     sealed, whole = live.of(root)
     assert (sealed.streaming, sealed.closing.note) == (False, RESTARTED_TEXT)
     assert (whole.streaming, whole.text) == (False, "Hello.")
-    assert (await world.inbox_message(root)).attempts == 1
+    assert (await world.inbox_message(root)).interruptions == 1
 
 
 @pytest.mark.req("STREAM-10")

@@ -58,7 +58,7 @@ async def test_a_token_that_does_not_hold_changes_nothing(world: World, kind: st
     caller = other if kind == "foreign" else lead
     token = "unknown" if kind == "unknown" else trigger.lease_token
     if kind == "expired":
-        world.clock.advance(LEASE_SECONDS)  # and the sweep has not come yet
+        await world.later(LEASE_SECONDS)
     if kind == "finished":
         await world.services.work.finish(lead, [token], FinishOutcome.DISMISSED, "a test")
     before = await world.inbox_message(message)
@@ -175,6 +175,8 @@ async def test_an_agent_that_the_coordinator_runs_itself_never_falls_silent(worl
     await world.later(LEASE_SECONDS)
     why = await world.rows("SELECT reason FROM history WHERE change = 'inbox.lose'")
     assert [row["reason"] for row in why] == ["the coordinator was interrupted while the agent worked"]
+    counted = await world.rows("SELECT attempts, interruptions FROM inbox_messages")
+    assert counted == [{"attempts": 0, "interruptions": 1}]
 
 
 async def test_a_dead_message_can_be_redriven_with_its_attempts_forgotten(world: World) -> None:

@@ -18,7 +18,7 @@ from swarm.domain.answers.showing import AnswerLost, AnswerShown
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, LeaseEnd
+from swarm.domain.model.leases import MOST_INTERRUPTIONS, LeaseEnd
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.services.runs import event_sources, streaming_agents
@@ -153,7 +153,7 @@ async def test_a_run_keeps_its_work_after_the_time_of_its_lease_until_it_is_take
 
 async def test_the_last_attempt_that_is_lost_says_that_there_is_no_answer_instead_of_a_new_one(world: World) -> None:
     run = await running(world)
-    await world.change(f"UPDATE inbox_messages SET attempts = {MAX_MESSAGE_ATTEMPTS - 1}")
+    await world.change(f"UPDATE inbox_messages SET interruptions = {MOST_INTERRUPTIONS - 1}")
     await run.lost()
     assert (await run.state())[:2] == (RunStatus.FAILED, InboxStatus.DEAD)
     await world.send()
@@ -370,7 +370,7 @@ async def test_a_run_waits_until_the_answer_before_it_says_that_it_was_abandoned
 
         async def claimed_again() -> bool:
             inbox_message = await world.inbox_message(root)
-            return inbox_message.claims > 1 and inbox_message.attempts == 1
+            return inbox_message.claims > 1 and inbox_message.interruptions == 1
 
         await wait_until(claimed_again)
         for _ in range(10):

@@ -379,7 +379,7 @@ async def test_after_a_restart_that_left_no_time_to_renew_the_agent_gets_a_lease
         world.clock.advance(11)
         await restarted.sweep()
         assert (await writing.run()).status is RunStatus.RUNNING
-        world.clock.advance(61)
+        await restarted.later(61)
         await wait_until(writing.run, lambda run: run.status is RunStatus.FAILED)
         assert "silent" in show.live.of(writing.root)[-1].closing.note
 
@@ -411,7 +411,7 @@ async def test_an_agent_that_falls_silent_leaves_a_note_and_its_work_comes_again
         await writing.append("As far as I ")
         await writing.until_shown(show, "As far")
         await writing.append("know")
-        world.clock.advance(61)
+        await world.later(61)
         message = await writing.over(show)
         assert (message.text, message.streaming) == ("As far as I know", False)
         assert (message.closing.feedback, "fell silent" in message.closing.note) == (False, True)
@@ -432,9 +432,8 @@ async def test_work_that_is_lost_for_the_last_time_can_be_retried(world: World) 
         await writing.append("As far as I ")
         await writing.until_shown(show, "As far")
         await world.change("UPDATE inbox_messages SET attempts = 4")
-        world.clock.advance(61)
+        await world.later(61)
         assert (await writing.over(show)).closing.retry
-        await world.sweep()
         assert await world.database.write(retry, writing) is Retried.DONE
 
 
@@ -660,7 +659,7 @@ async def test_an_answer_whose_run_was_lost_with_the_process_is_sealed_and_not_s
     await writing.append("One. ")
     await writing.until_shown(crashed, "One.")
     await (crashed.stop() if is_orderly else crashed.deposed())
-    world.clock.advance(61)
+    await world.later(61)
 
     async def left() -> tuple[bool, str]:
         (message,) = crashed.live.of(writing.root)
@@ -669,7 +668,6 @@ async def test_an_answer_whose_run_was_lost_with_the_process_is_sealed_and_not_s
     async with playing(world, live=crashed.live):
         await writing.ended()
         await wait_until(left, lambda seen: seen == (False, RESTARTED_TEXT))  # it is sealed after it was decided
-        await world.sweep()
         assert (await world.only(lead)).attempt == 2
 
 

@@ -138,11 +138,7 @@ async def test_a_late_run_that_was_told_of_the_end_says_nothing_in_place_of_its_
     handed = await asked_and_handed(world, lead, worker)
     await complete(world, worker, await world.only(worker))
     late = await world.only(lead)
-    world.clock.advance(LEASE_SECONDS)
-    for by in (holding(late, lead), Caller(agent=lead)):
-        with pytest.raises(Conflict):
-            await world.services.replies.reply_to_task(by, handed.task_id, "late")  # before the sweep has noticed
-    await world.sweep()
+    await world.later(LEASE_SECONDS)
     current = await world.only(lead)
     for by in (holding(late, lead), Caller(agent=lead)):
         with pytest.raises(Conflict):

@@ -111,5 +111,5 @@ async def test_the_load_of_everybody_counts_open_tasks_threads_and_runs(world: W
     assert before["lead"] == Load(open_tasks=0, threads_owned=3, running=2)
     assert before["worker"] == Load(open_tasks=len(OPEN_STATUSES), threads_owned=0, running=0)
     assert before["idle"] == Load()
-    world.clock.advance(61)
+    await world.later(61)
     assert (await loads())["lead"] == Load(open_tasks=0, threads_owned=3, running=0)

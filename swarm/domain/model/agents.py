@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import itemgetter
 from typing import Final
 
-from swarm.clock import SECOND
 from swarm.domain.errors import Invalid
 from swarm.domain.text.characters import strip_invisible
 
@@ -69,9 +69,9 @@ class Agent:
     enrolled: bool = False  # registered with an enrolment key
     token_hash: str | None = field(default=None, repr=False, compare=False)  # for the token that identified the agent
 
-    def online(self, now: int, offline_after_seconds: float, started_at: int) -> bool:
+    def online(self, offline_since: int) -> bool:
         """Whether the agent is online; see `is_online`."""
-        return is_online(self.last_seen_at, now, offline_after_seconds, started_at)
+        return is_online(self.last_seen_at, offline_since)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,14 +81,30 @@ class Instance:
     instance_id: str
     began_at: int
     seen_at: int
+    called_at: int  # when its last call began; ``seen_at`` is also advanced by a poll that waits
 
 
-def is_online(last_seen_at: int | None, now: int, offline_after_seconds: float, started_at: int) -> bool:
-    """Whether an agent has polled or renewed within ``offline_after_seconds``; an agent never seen is offline.
-
-    Times before ``started_at`` do not count, because without a coordinator no agent could poll.
+def is_online(last_seen_at: int | None, offline_since: int) -> bool:
+    """Whether an agent has polled or renewed after ``offline_since``, the moment since which coordinators have listened
+    for so long that the silence counts. An agent never seen is offline.
     """
-    return last_seen_at is not None and now - max(last_seen_at, started_at) < offline_after_seconds * SECOND
+    return last_seen_at is not None and last_seen_at > offline_since
+
+
+def listened_since(spans: Iterable[tuple[int, int]], wanted_us: int) -> int:
+    """Returns the latest moment since which coordinators have listened for ``wanted_us`` in total; 1, which is before
+    every moment, if they have listened for less.
+
+    ``spans``: when each process has listened, from and to. They may overlap.
+    """
+    left, earliest = wanted_us, None
+    for begins, ends in sorted(spans, key=itemgetter(1), reverse=True):
+        latest = ends if earliest is None else min(ends, earliest)
+        if latest - begins >= left:
+            return latest - left
+        if latest > begins:
+            left, earliest = left - (latest - begins), begins
+    return 1
 
 
 def check_name(name: str) -> str:

@@ -64,7 +64,9 @@ class InboxStep(StrEnum):
     RESPOND = "respond"
     DELEGATE = "delegate"
     DISMISS = "dismiss"
-    LOSE = "lose"  # the lease expired or the run failed: one more attempt is counted
+    LOSE = (
+        "lose"  # the lease expired, the run failed, or the coordinator died: an attempt or an interruption is counted
+    )
     RELEASE = "release"  # given back on purpose: attempts unchanged
     ASK = "ask"
     ANSWER = "answer"
@@ -125,14 +127,15 @@ class InboxDelay(StrEnum):
     DELAY = "delay"  # released with a delay
 
 
-def bundle(attempts: Sequence[int]) -> int:
-    """Returns how many of a thread's due messages are handed out together, given each message's lost leases, in order.
+def bundle(setbacks: Sequence[int]) -> int:
+    """Returns how many of a thread's due messages are handed out together, given each message's setbacks, in order.
 
-    These are all leading messages without a lost lease. A message with a lost lease is handed out alone, so that a
-    poison message does not dead-letter its neighbours.
+    These are all leading messages without a setback. A message with a setback is handed out alone, so that a poison
+    message does not dead-letter its neighbours. A lost lease is a setback, and so is the second death of the
+    coordinator.
     """
-    fresh = sum(1 for _ in takewhile(lambda lost: lost == 0, attempts))
-    return min(fresh or len(attempts[:1]), BUNDLE_LIMIT)
+    fresh = sum(1 for _ in takewhile(lambda count: count == 0, setbacks))
+    return min(fresh or len(setbacks[:1]), BUNDLE_LIMIT)
 
 
 def order_key(created_at_us: int, priority: int = MESSAGE_PRIORITY) -> int:

@@ -1,6 +1,6 @@
 """Leases: the temporary right to work on a trigger, a row with a secret token; and the number of attempts.
 
-Renewing or ending work requires the token; a token that is no longer valid changes nothing (``lease_lost``). At most
+Renewing or ending work requires the token; a token whose lease was ended changes nothing (``lease_lost``). At most
 one active *work* lease exists per thread and agent, which keeps two runs of one agent out of the same conversation.
 Notices also have leases, but never take that lock.
 """
@@ -24,6 +24,15 @@ NOTICE_ATTEMPTS: Final = 5
 """A notice is dropped and recorded after its leases were lost this many times. Nothing is posted in the thread."""
 
 
+MOST_INTERRUPTIONS: Final = 20
+"""Work is set aside after the coordinator has died this many times while it ran. These are not counted as attempts."""
+
+_PAUSES_SECONDS: Final = (0, 0, 30, 120, 600)
+
+MOST_PROLONGED: Final = 3
+"""So often the sweep prolongs a lease without a sign of its agent, when the agent may have been unable to renew."""
+
+
 class LeaseKind(StrEnum):
     """The kind of a lease, which determines whether it locks its thread."""
 
@@ -45,7 +54,7 @@ class LeaseEnd(StrEnum):
     FINISHED = "finished"  # the agent reported success
     FAILED = "failed"  # the agent reported a failure
     RELEASED = "released"  # given back; no attempt counted
-    EXPIRED = "expired"  # not renewed in time; one attempt counted
+    EXPIRED = "expired"  # ended by the sweep, or with a lost run; an attempt or an interruption counted
     REVOKED = "revoked"  # the agent was removed
     CANCELLED = "cancelled"  # its task was cancelled or reassigned
 
@@ -56,6 +65,13 @@ class FinishOutcome(StrEnum):
     DONE = "done"
     DISMISSED = "dismissed"
     FAILED = "failed"
+
+
+def pause_after(interruptions: int) -> int:
+    """Returns the seconds for which work waits after the coordinator has died so often while it ran: it may have been
+    killed by the work.
+    """
+    return _PAUSES_SECONDS[min(interruptions, len(_PAUSES_SECONDS)) - 1]
 
 
 def new_token() -> str:

@@ -74,7 +74,9 @@ class TaskStep(StrEnum):
     CLAIM = "claim"
     COMPLETE = "complete"
     FAIL = "fail"
-    LOSE = "lose"  # the lease expired or the run failed: one more attempt is counted
+    LOSE = (
+        "lose"  # the lease expired, the run failed, or the coordinator died: an attempt or an interruption is counted
+    )
     RELEASE = "release"  # given back on purpose: attempts unchanged
     ASK = "ask"
     ANSWER = "answer"

@@ -125,7 +125,7 @@ def _plan_notice(tx: Transaction, call: ClaimCall, notice: Notice) -> Claimed | 
     if _is_over(tx, notice):
         notices.move(tx, NoticeStep.FINISH, notice.id)
         return None
-    lease = _lease(tx, call, LeaseKind.NOTICE, notice.thread_id, notice.id, notice.attempts)
+    lease = _lease(tx, call, LeaseKind.NOTICE, notice.thread_id, notice)
     return Claimed(lease=lease, notice=notice)
 
 
@@ -162,12 +162,12 @@ def _plan_lane(
     The queue head is locked, so no other poll claims from this lane.
     """
     if task and not (due and order_key(due[0].created_at) < task.order_key):
-        lease = _lease(tx, call, LeaseKind.WORK, task.thread_id, task.id, task.attempts, task.id)
+        lease = _lease(tx, call, LeaseKind.WORK, task.thread_id, task, task.id)
         return Claimed(lease=lease, task=task)
     if not due:
         return None
     wanted = _together(due, decided)
-    lease = _lease(tx, call, LeaseKind.WORK, lane_id, wanted[0].id, wanted[0].attempts)
+    lease = _lease(tx, call, LeaseKind.WORK, lane_id, wanted[0])
     return Claimed(lease=lease, inbox_messages=tuple(wanted))
 
 
@@ -178,7 +178,7 @@ def _together(due: Sequence[InboxMessage], decided: Mapping[str, list[HumanReque
     if due[0].id in decided:
         asked = {id for request in decided[due[0].id] for id in request.inbox_message_ids}
         return [message for message in due if message.id in asked or message is due[0]]
-    fresh = due[: bundle([message.attempts for message in due])]
+    fresh = due[: bundle([message.setbacks for message in due])]
     return list(takewhile(lambda message: message.id not in decided, fresh))
 
 
@@ -196,8 +196,7 @@ def _lease(
     call: ClaimCall,
     kind: LeaseKind,
     thread_id: str | None,
-    trigger_id: str,
-    attempts: int,
+    work: InboxMessage | Task | Notice,
     task_id: str | None = None,
 ) -> Lease:
     return Lease(
@@ -205,8 +204,8 @@ def _lease(
         kind=kind,
         agent_id=call.agent_id,
         thread_id=thread_id,
-        trigger_id=trigger_id,
-        attempt=attempts + 1,
+        trigger_id=work.id,
+        attempt=work.attempts + work.interruptions + 1,
         hold=call.hold and kind is LeaseKind.WORK,
         expires_at=tx.now + int(call.lease_seconds * SECOND),
         ended_as=None,

@@ -60,13 +60,15 @@ _Served = Mapping[tuple[str, str], Instance | None]
 def _serve(tx: Transaction, calls: Sequence[ClaimCall], valid: _Valid) -> _Served:
     """Records instances. Returns those that were written, each with the other instance that stands in its way."""
     wanted = {
-        (call.agent_id, call.instance_id): call.lease_seconds
+        (call.agent_id, call.instance_id): call
         for call in calls
         if call.instance_id and (key := (call.token_hash or "", call.agent_id)) in valid
         if not _is_fresh(valid[key], call, tx.now) and (call.may_begin or _is_holder(valid[key], call))
     }
     # In the order of the agents, so that two sets cannot deadlock.
-    served = {key: agents.serve(tx, *key, wanted[key]) for key in sorted(wanted)}
+    served = {
+        key: agents.serve(tx, *key, wanted[key].lease_seconds, calls=wanted[key].may_begin) for key in sorted(wanted)
+    }
     known = {(holder.instance_id, agent_id) for (_, agent_id), holder in valid.items() if holder}
     new = [
         agent_id for (agent_id, instance), other in served.items() if not other and (instance, agent_id) not in known
@@ -78,8 +80,11 @@ def _serve(tx: Transaction, calls: Sequence[ClaimCall], valid: _Valid) -> _Serve
 
 
 def _is_fresh(holder: Instance | None, call: ClaimCall, now: int) -> bool:
-    """Whether nothing needs to be written: the same instance was seen a moment ago."""
-    return _is_holder(holder, call) and _is_seen_within(holder, call.lease_seconds / _WRITES_PER_LEASE, now)
+    """Whether nothing needs to be written: the same instance has called a moment ago, or was seen if it only waits."""
+    if holder is None or not _is_holder(holder, call):
+        return False
+    at = holder.called_at if call.may_begin else holder.seen_at
+    return at > now - int(call.lease_seconds / _WRITES_PER_LEASE * SECOND)
 
 
 def _is_holder(holder: Instance | None, call: ClaimCall) -> bool:

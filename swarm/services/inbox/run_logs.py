@@ -157,7 +157,7 @@ def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> Log
         text=without_escapes("".join(piece.text for piece in pieces)),
         start=pieces[0].position if pieces else after,
         next=pieces[-1].end if pieces else after,
-        is_over=len(pieces) < _PIECES_AT_ONCE and not leases.holds(leases.peek(tx, run.lease_token), tx.now),
+        is_over=len(pieces) < _PIECES_AT_ONCE and not leases.holds(leases.peek(tx, run.lease_token)),
     )
 
 
@@ -213,7 +213,7 @@ def _start(
     message_ids: list[str] | None = None,
 ) -> str:
     """Returns the id of the run under a locked lease, which is stored if there is none."""
-    if not leases.holds(lease, tx.now):
+    if not leases.holds(lease):
         raise LeaseLost(hint="Only the run that has the work can be started; poll for more work.")
     if thread_id and (known := runs.newest_of_lease(tx, thread_id, lease.token)):
         return known.id

@@ -14,7 +14,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.failover import failover_offline_agents
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.leases import lose
-from swarm.services.rules.participants import AGENTS, began
+from swarm.services.rules.participants import AGENTS, offline_since, silent_since
 from swarm.services.tasks.task_maintenance import tend_tasks
 from swarm.store import agents, history
 from swarm.store.bridge.database import Database
@@ -189,7 +189,7 @@ def _leave(tx: Transaction, agent_id: str, instance_id: str, operating_policy: O
     """The time when the agent was last seen is set back, so that the usual rule finds it offline."""
     if agents.leave(tx, agent_id, instance_id):
         silent_seconds = max(0.0, operating_policy.offline_after_seconds - LEFT_SECONDS)
-        agents.record_gone(tx, agent_id, tx.now - int(silent_seconds * SECOND))
+        agents.record_gone(tx, agent_id, silent_since(tx, operating_policy, int(silent_seconds * SECOND)))
 
 
 def _ensure(
@@ -202,13 +202,8 @@ def _ensure(
 
 def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
     """Returns all agents and their presence, oldest first."""
-    return [
-        Present(
-            agent=agent,
-            online=agent.online(tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)),
-        )
-        for agent in agents.everyone(tx)
-    ]
+    gone_since = offline_since(tx, operating_policy)
+    return [Present(agent=agent, online=agent.online(gone_since)) for agent in agents.everyone(tx)]
 
 
 def _find(tx: Transaction, id_or_name: str) -> Agent:

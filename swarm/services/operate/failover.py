@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.clock import SECOND
 from swarm.domain.access import AgentAccess, agent_denial, may_use
 from swarm.domain.model.inbox import InboxStep, MatchedBy
 from swarm.domain.model.threads import Author, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate, Roster
 from swarm.services.rules.guarded import attempt
-from swarm.services.rules.participants import Standings, read_roster
+from swarm.services.rules.participants import Standings, offline_since, read_roster
 from swarm.services.rules.system_messages import tell_failover, tell_queued, tell_refused_later
 from swarm.services.rules.task_ends import tell_result
 from swarm.store.bridge.database import Database
@@ -85,12 +84,12 @@ async def failover_offline_agents(
 def find_work(tx: Transaction, operating_policy: OperatingPolicy) -> FailoverWork:
     """Finds the work without locks; each step checks again before acting."""
     roster = read_roster(tx, operating_policy)
-    offline_since = tx.now - int(operating_policy.offline_after_seconds * SECOND)
+    gone_since = offline_since(tx, operating_policy)
     lead = roster.default_lead
     return FailoverWork(
-        waiting=_waiting(tx, roster, offline_since),
-        stranded=_stranded(tx, roster, offline_since),
-        unheard_results=_unheard_results(tx, roster, offline_since),
+        waiting=_waiting(tx, roster, gone_since),
+        stranded=_stranded(tx, roster, gone_since),
+        unheard_results=_unheard_results(tx, roster, gone_since),
         limited_lead=lead.name if lead and lead.name in operating_policy.agent_access else None,
     )
 
@@ -123,24 +122,24 @@ def _read_authors(tx: Transaction, waits: UnreadOfOffline) -> tuple[str, bool, d
     return thread.channel, is_told, {message_id: author for message_id, author in authors.items() if author}
 
 
-def _unheard_results(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
+def _unheard_results(tx: Transaction, roster: Roster, gone_since: int) -> list[Notice]:
     if roster.default_lead and roster.default_lead.online:
         return []  # the lead gets the notice and posts the result
-    found = notices.unreported_results(tx, offline_since, BATCH)
+    found = notices.unreported_results(tx, gone_since, BATCH)
     here = {agent.id for agent in roster.agents if agent.online}
     return [notice for notice in found if notice.agent_id not in here]
 
 
-def _stranded(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
+def _stranded(tx: Transaction, roster: Roster, gone_since: int) -> list[Notice]:
     lead = roster.default_lead
-    return notices.undeliverable(tx, offline_since, BATCH, lead_is_online=lead.online) if lead else []
+    return notices.undeliverable(tx, gone_since, BATCH, lead_is_online=lead.online) if lead else []
 
 
-def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[UnreadOfOffline]:
+def _waiting(tx: Transaction, roster: Roster, gone_since: int) -> list[UnreadOfOffline]:
     lead = roster.default_lead
     found = queues.unserved_lanes(
         tx,
-        offline_since,
+        gone_since,
         lead_exists=lead is not None,
         lead_is_online=lead is not None and lead.online,
         limit=BATCH,

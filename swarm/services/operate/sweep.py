@@ -42,6 +42,7 @@ from swarm.store import (
     grants,
     history,
     idempotency_keys,
+    listening,
     locks,
     requests,
     retention,
@@ -197,6 +198,7 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_model_runs": (model_usage.forget, kept.runs_days),
         "forget_budget_raises": (budget_raises.forget, kept.runs_days),
         "forget_talks": (locks.forget_conversations, 1),
+        "forget_listening": (listening.forget, 7),
         "forget_alerts": (alerts.forget, _KEEP_ALERTS_DAYS),
     }
     by_age = {name: partial(_forget, forget, count * _DAY) for name, (forget, count) in days.items()}
@@ -215,6 +217,8 @@ def _forget_sessions(keep_us: int, tx: Transaction) -> bool:
 SWEEP_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 60.0
 LISTEN_SECONDS: Final = 1.0
+_LISTEN_SECONDS_LATER: Final = 5.0
+_YOUNG: Final = 10
 BATCH: Final = 200
 """The number of rows per transaction, so that other transactions do not have to wait long."""
 
@@ -317,15 +321,26 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
 
 
 async def listen(database: Database, lease_seconds: float) -> None:
-    """Records once a second that this process accepts calls from agents, until cancelled.
+    """Records every few seconds that this process accepts calls from agents and can store them, until cancelled; at
+    first every second, so that the listening of coordinators that soon crash adds up.
 
-    A suspended process (a closed laptop, SIGSTOP) receives no calls, so no agent counts as silent or offline for that
-    time. After a sleep as long as the time between two renewals of an agent, the process counts as listening only since
-    it woke up, as after a start.
+    A suspended process (a closed laptop, SIGSTOP) receives no calls, and without the database no call succeeds, so no
+    agent counts as silent or offline for that time. A break of half the time between two renewals of an agent is
+    noticed by the first transaction after it.
     """
+    span: str | None = None
+    count = 0
+    usual = min(max(LISTEN_SECONDS, lease_seconds / 12), _LISTEN_SECONDS_LATER)
+
+    async def record() -> None:
+        nonlocal span
+        span = await database.write(listening.record, span)
+        database.listens(asleep_seconds=usual + lease_seconds / 6)
+
     while True:
-        database.listens(asleep_seconds=LISTEN_SECONDS + lease_seconds / 3)
-        await asyncio.sleep(until_next(LISTEN_SECONDS))
+        await attempt(record(), "listen")
+        count += 1
+        await asyncio.sleep(until_next(LISTEN_SECONDS if count < _YOUNG else usual))
 
 
 def _make_due(tx: Transaction, thread_id: str) -> None:

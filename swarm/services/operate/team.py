@@ -15,7 +15,7 @@ from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present, read_team
-from swarm.services.rules.participants import AGENTS, began
+from swarm.services.rules.participants import AGENTS, offline_since
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -87,7 +87,7 @@ def note_seen(tx: Transaction, agent_ids: Sequence[str], operating_policy: Opera
     """Writes the time when agents were last seen. Routing is notified only if one was offline, because otherwise
     nothing changes.
     """
-    after, since = operating_policy.offline_after_seconds, began(tx, operating_policy)
-    if not all(agent.online(tx.now, after, since) for agent in agents.record_seen(tx, agent_ids)):
+    gone_since = offline_since(tx, operating_policy)
+    if not all(agent.online(gone_since) for agent in agents.record_seen(tx, agent_ids)):
         tx.wake(AGENTS)
     return [None] * len(agent_ids)

@@ -148,7 +148,7 @@ def ask_during_run(
     lease = leases.by_token(tx, found.lease_token)
     run = runs.locked(tx, run_id)
     is_running = run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is None
-    if run is None or not is_running or not leases.holds(lease, tx.now):
+    if run is None or not is_running or not leases.holds(lease):
         raise Conflict("The run has ended, so nobody can be asked.")
     agent = agents.names(tx).get(run.agent_id, "")
     policy = operating_policy.decision_policy(agent, thread.channel, tool, new.policy)

@@ -140,7 +140,7 @@ def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy
     check_may_show(thread, "people cannot be asked")
     lease = leases.by_token(tx, run.lease_token)
     now = runs.locked(tx, run.id)
-    if now is None or now.stop_requested_at is not None or not leases.holds(lease, tx.now):
+    if now is None or now.stop_requested_at is not None or not leases.holds(lease):
         raise Conflict("The run has ended, so nobody can be asked.")
     agent = agents.names(tx).get(run.agent_id, "")
     channel = thread.channel if thread else None
@@ -217,7 +217,7 @@ def _stop_answer(
     """
     thread = threads.locked(tx, thread_id)
     lease = leases.by_token(tx, request.lease_token or "")
-    if lease is None or not leases.holds(lease, tx.now):
+    if lease is None or not leases.holds(lease):
         return False
     reason = f"stopped {why}"
     is_unasked = bool(claimed_members(tx, lease)) and not stop(tx, thread, [lease.token], reason, operating_policy)

@@ -153,7 +153,7 @@ def may_reply_about(tx: Transaction, agent: Agent, task: Task, token: str | None
 def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
     """Raises LeaseLost for any call of a run whose lease belongs to another run."""
     lease = leases.peek(tx, token) if token is not None else None  # not locked: threads are locked before leases
-    own = lease is not None and lease.agent_id == agent.id and _lets_act(lease, tx.now)
+    own = lease is not None and lease.agent_id == agent.id and _lets_act(lease)
     if token is not None and not own:
         raise LeaseLost(hint="Stop working; the next poll returns any remaining work.")
 
@@ -207,10 +207,10 @@ def _of_task_run(tx: Transaction, agent: Agent, inbox_message: InboxMessage, tok
     if token not in (None, task.lease_token):
         # The token may belong to the notice about the follow-up, but only while that lease is valid.
         named = leases.get(tx, token, agent.id)
-        if named is None or not leases.holds(named, tx.now) or not _told_of(tx, named, inbox_message):
+        if named is None or not leases.holds(named) or not _told_of(tx, named, inbox_message):
             return None
     lease = leases.get(tx, task.lease_token, agent.id)
-    return lease if leases.holds(lease, tx.now) else None
+    return lease if leases.holds(lease) else None
 
 
 def _draw_in(tx: Transaction, inbox_message: InboxMessage, lease: Lease) -> InboxMessage:
@@ -226,7 +226,7 @@ def _draw_in(tx: Transaction, inbox_message: InboxMessage, lease: Lease) -> Inbo
 def _told_of(tx: Transaction, lease: Lease, inbox_message: InboxMessage) -> bool:
     """Whether a lease covers a notice about the inbox message, or about the task it was delegated to."""
     notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
-    if notice is None or not leases.holds(lease, tx.now):
+    if notice is None or not leases.holds(lease):
         return False
     return notice.inbox_message_id == inbox_message.id or (
         notice.task_id is not None and notice.task_id == inbox_message.task_id
@@ -234,7 +234,7 @@ def _told_of(tx: Transaction, lease: Lease, inbox_message: InboxMessage) -> bool
 
 
 def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
-    if lease.kind is not LeaseKind.NOTICE or not leases.holds(lease, tx.now):
+    if lease.kind is not LeaseKind.NOTICE or not leases.holds(lease):
         return False
     notice = notices.get(tx, lease.trigger_id)
     if notice is None or notice.task_id != task.id:
@@ -291,10 +291,10 @@ def _current(tx: Transaction, work: InboxMessage | Task, name: str, token: str |
         raise LeaseLost(f"This {name} was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
     if lease and lease.ended_as is LeaseEnd.CANCELLED:
         raise Conflict(f"The work on this {name} was stopped.", hint=_POST_NOTHING)
-    if lease is None or lease.token != work.lease_token or not _lets_act(lease, tx.now):
+    if lease is None or lease.token != work.lease_token or not _lets_act(lease):
         raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
     return lease
 
 
-def _lets_act(lease: Lease, now: int) -> bool:
-    return leases.holds(lease, now) or lease.ended_as is LeaseEnd.RESOLVED
+def _lets_act(lease: Lease) -> bool:
+    return leases.holds(lease) or lease.ended_as is LeaseEnd.RESOLVED

@@ -1,8 +1,14 @@
 """Renews, releases and finishes leases, and returns the work of lost leases.
 
-Lost work is handed out again; after its last attempt it is set aside as a dead letter. A notice is dropped after five
-failed attempts, and the coordinator then acts in place of the agent: it declines the offered task, cancels the returned
-task, or posts the result of the finished task.
+A lease is in force until its row is ended, so a pause ends nothing by itself: a renewal that waited while the
+coordinator, the agent or the database was away is accepted as long as the row is in force. Only the sweep ends leases
+by time (`expire`), in a transaction that looks at the row again; nothing brings an ended row back. Time in which no
+coordinator listened, and in which the program that has the work was suspended, is made up for.
+
+Lost work is handed out again; after its last attempt it is set aside as a dead letter. The coordinator's own deaths are
+no attempts: work that they interrupt comes back, later and later. A notice is dropped after five failed attempts, and
+the coordinator then acts in place of the agent: it declines the offered task, cancels the returned task, or posts the
+result of the finished task.
 """
 
 from __future__ import annotations
@@ -19,10 +25,13 @@ from swarm.domain.model.leases import (
     LEASE_SECONDS,
     MAX_MESSAGE_ATTEMPTS,
     MAX_TASK_ATTEMPTS,
+    MOST_INTERRUPTIONS,
+    MOST_PROLONGED,
     NOTICE_ATTEMPTS,
     FinishOutcome,
     LeaseEnd,
     LeaseKind,
+    pause_after,
 )
 from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
@@ -31,7 +40,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.watchers import LeaseRefused
 from swarm.services.rules import task_ends
 from swarm.services.rules.escalations import escalate_dead_letter
-from swarm.services.rules.participants import began
+from swarm.services.rules.participants import offline_since, silent_since
 from swarm.services.rules.silence import all_silent, stay_silent
 from swarm.services.rules.system_messages import show_all_answered, show_failed, show_stopped
 from swarm.store import agent_messages, agents, history, tasks
@@ -97,7 +106,7 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
     """
     for token in tokens:
         lease = leases.by_token(tx, token)
-        if lease and leases.holds(lease, tx.now):
+        if lease and leases.holds(lease):
             _give_back(tx, lease, 0)
             if lease.task_id:
                 tasks.uncount_claim(tx, lease.task_id)
@@ -180,18 +189,21 @@ def _settle(
     queues.announce(tx, [lane for _, lease in settled if (lane := _lane(lease))])
 
 
-def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, operating_policy: OperatingPolicy) -> None:
+def lose(
+    tx: Transaction, token: str, how: LeaseEnd, reason: str, policy: OperatingPolicy, *, interrupted: bool = False
+) -> None:
     """Ends a lease whose run failed or stopped renewing: the work is due again with one more attempt counted,
-    or dead.
+    or dead. ``interrupted``: the coordinator has died, which is counted apart from attempts.
     """
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
     if lease:
-        _lose(tx, lease, how, reason, operating_policy)
+        _lose(tx, lease, how, reason, policy, interrupted=interrupted)
 
 
 def expire(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> None:
-    """Ends a lease that was not renewed in time, unless it has been renewed in the meantime.
+    """Ends a lease that was not renewed in time, unless it has been renewed in the meantime, or its agent may have been
+    unable to renew: it is then prolonged, at most `MOST_PROLONGED` times.
 
     Leases of runs in the coordinator are left to `run_ends.break_off`, together with the run.
     """
@@ -200,48 +212,78 @@ def expire(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> No
     run = runs.of_lease(tx, token)
     if run and run_events.last(tx, run.id) is None:
         return
-    if lease and lease.expires_at <= tx.now:
-        agent = agents.by_id(tx, lease.agent_id)
-        is_polling = agent is None or agent.reach is Reach.POLLING
-        if is_polling and could_not_renew(tx, lease, operating_policy):
-            leases.prolong(tx, token, operating_policy.lease_seconds)
-            return
-        _lose(tx, lease, LeaseEnd.EXPIRED, SILENT if is_polling else INTERRUPTED, operating_policy)
+    if lease is None or lease.expires_at > tx.now:
+        return
+    agent = agents.by_id(tx, lease.agent_id)
+    if agent and agent.reach is not Reach.POLLING:
+        _lose(tx, lease, LeaseEnd.EXPIRED, INTERRUPTED, operating_policy, interrupted=True)
+    elif lease.prolonged < MOST_PROLONGED and _may_be_alive(tx, lease, agent, operating_policy):
+        leases.prolong(tx, token, operating_policy.lease_seconds)
+    else:
+        _lose(tx, lease, LeaseEnd.EXPIRED, SILENT, operating_policy)
 
 
-def could_not_renew(tx: Transaction, lease: Lease, operating_policy: OperatingPolicy) -> bool:
-    """Whether a polling agent was unable to renew and therefore gets one more lease period.
+def _may_be_alive(tx: Transaction, lease: Lease, agent: Agent | None, operating_policy: OperatingPolicy) -> bool:
+    """Whether a polling agent may still be at work, though it has not renewed.
 
-    Agents renew every third of a lease. Renewal was impossible if the coordinator started to listen, or woke up, less
-    than that before the end of the lease.
+    Either it could not: in the last third of the lease, the time between two renewals, there was a time in which no
+    coordinator listened (none was running, all were suspended, or the database was away). Or the program that took the
+    work makes no calls at all and serves its agent still: a suspended program goes on where it was, and nobody else
+    would get the work. The second is known only of programs with an instance id; one that has begun since then, or
+    calls without renewing, does not have the work.
     """
-    return lease.expires_at - int(operating_policy.lease_seconds * SECOND / 3) < began(tx, operating_policy)
+    third_us = int(operating_policy.lease_seconds * SECOND / 3)
+    since = lease.expires_at - third_us
+    if silent_since(tx, operating_policy, tx.now - since) < since:
+        return True
+    instance = agents.serving(tx, lease.agent_id)
+    if agent is None or instance is None or not agent.online(offline_since(tx, operating_policy)):
+        return False
+    has_taken = instance.began_at <= lease.created_at <= instance.seen_at + 2 * third_us
+    return has_taken and instance.called_at <= tx.now - 2 * third_us
 
 
-def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, operating_policy: OperatingPolicy) -> None:
+def _lose(
+    tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, policy: OperatingPolicy, *, interrupted: bool = False
+) -> None:
     if not leases.end(tx, lease.token, how):
         return
     if lease.kind is LeaseKind.NOTICE:
-        _lose_notice(tx, lease, reason, operating_policy)
+        _lose_notice(tx, lease, reason, policy, interrupted)
         return
     if lease.task_id:
-        _lose_task(tx, lease, lease.task_id, reason, operating_policy)
+        _lose_task(tx, lease, lease.task_id, reason, policy, interrupted)
     for inbox_message in _to_return(tx, lease):
-        if inbox_message.attempts + 1 >= MAX_MESSAGE_ATTEMPTS:
-            dead_letter(tx, inbox_message, f"{reason}, {MAX_MESSAGE_ATTEMPTS} times", operating_policy)
-        else:
-            inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason)
+        if most := most_losses(inbox_message, interrupted=interrupted):
+            dead_letter(tx, inbox_message, f"{reason}, {most} times", policy)
+        elif inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason) and interrupted:
+            leases.was_interrupted(tx, "inbox_messages", inbox_message.id)
+            if pause := pause_after(inbox_message.interruptions + 1):
+                queues.delay(tx, inbox_message.id, inbox_message.agent_id, inbox_message.thread_id, pause)
     _unlock(tx, lease)
 
 
-def _lose_notice(tx: Transaction, lease: Lease, reason: str, operating_policy: OperatingPolicy) -> None:
+def most_losses(work: InboxMessage | Task | Notice, *, interrupted: bool) -> int | None:
+    """Returns how often a lease of this work may be lost, if one more loss is the last one."""
+    if interrupted:
+        return MOST_INTERRUPTIONS if work.interruptions + 1 >= MOST_INTERRUPTIONS else None
+    most = {Task: MAX_TASK_ATTEMPTS, Notice: NOTICE_ATTEMPTS}.get(type(work), MAX_MESSAGE_ATTEMPTS)
+    return most if work.attempts + 1 >= most else None
+
+
+def _lose_notice(
+    tx: Transaction, lease: Lease, reason: str, operating_policy: OperatingPolicy, interrupted: bool
+) -> None:
     """Returns the notice of a lost lease for another attempt, or drops it and records this."""
-    if lease.attempt < NOTICE_ATTEMPTS:
-        if notices.move(tx, NoticeStep.LOSE, lease.trigger_id):
-            tx.wake(lease.agent_id)
-        return
     notice = notices.get(tx, lease.trigger_id)
-    if notice and notices.move(tx, NoticeStep.DROP, notice.id):
+    if notice is None:
+        return
+    if not most_losses(notice, interrupted=interrupted):
+        if notices.move(tx, NoticeStep.LOSE, notice.id):
+            tx.wake(lease.agent_id)
+            if interrupted:
+                leases.was_interrupted(tx, "notices", notice.id)
+    elif notices.move(tx, NoticeStep.DROP, notice.id):
         history.record(tx, "notice.drop", notice.id, thread_id=lease.thread_id, agent_id=lease.agent_id, reason=reason)
         _settle_unheard(tx, notice, operating_policy)
 
@@ -276,14 +318,18 @@ def _settle_unheard(tx: Transaction, notice: Notice, operating_policy: Operating
         task_ends.tell_result(tx, task.id)
 
 
-def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, operating_policy: OperatingPolicy) -> None:
+def _lose_task(
+    tx: Transaction, lease: Lease, task_id: str, reason: str, operating_policy: OperatingPolicy, interrupted: bool
+) -> None:
     task = tasks.locked(tx, task_id)
     if task is None or not _runs(task, lease):
         return
-    if task.attempts + 1 >= MAX_TASK_ATTEMPTS:
-        task_ends.dead_letter(tx, task, f"{reason}, {MAX_TASK_ATTEMPTS} times", operating_policy)
-    else:
-        tasks.move(tx, TaskStep.LOSE, task, reason=reason)
+    if most := most_losses(task, interrupted=interrupted):
+        task_ends.dead_letter(tx, task, f"{reason}, {most} times", operating_policy)
+    elif tasks.move(tx, TaskStep.LOSE, task, reason=reason) and interrupted:
+        leases.was_interrupted(tx, "tasks", task.id)
+        if pause := pause_after(task.interruptions + 1):
+            tasks.delay(tx, task, pause)
 
 
 def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, operating_policy: OperatingPolicy) -> None:
@@ -439,7 +485,7 @@ def _in_force(tx: Transaction, agent: Agent, tokens: Sequence[str], found: Mappi
     return {
         token: lease
         for token in dict.fromkeys(tokens)
-        if (lease := found.get(token)) and lease.agent_id == agent.id and leases.holds(lease, tx.now)
+        if (lease := found.get(token)) and lease.agent_id == agent.id and leases.holds(lease)
     }
 
 

@@ -30,12 +30,12 @@ from swarm.domain.access import (
     why_press_refused,
 )
 from swarm.domain.channel_policy import PeopleLists
-from swarm.domain.model.agents import Role, is_online
+from swarm.domain.model.agents import Role, is_online, listened_since
 from swarm.domain.model.threads import Author, AuthorKind, PersonFacts, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import PeopleDirectory
 from swarm.domain.roster import Candidate, Roster
-from swarm.store import agents, idempotency_keys
+from swarm.store import agents, idempotency_keys, listening
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import people
@@ -98,23 +98,35 @@ class Rosters:
 
 def read_roster(tx: Transaction, operating_policy: OperatingPolicy) -> Roster:
     """Reads the roster from the database."""
+    gone_since = offline_since(tx, operating_policy)
     found = tuple(
         Candidate(
             id=row["id"],
             name=row["name"],
             role=Role(row["role"]),
-            online=is_online(
-                row["last_seen_at"], tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)
-            ),
+            online=is_online(row["last_seen_at"], gone_since),
         )
         for row in agents.signs_of_life(tx)
     )
     return Roster(agents=found, default_name=operating_policy.default_agent)
 
 
-def began(tx: Transaction, operating_policy: OperatingPolicy) -> int:
-    """Returns the time when this coordinator started to listen, in the database's clock; the local clock may differ."""
-    return max(tx.opened_at, operating_policy.started_at)
+def offline_since(tx: Transaction, operating_policy: OperatingPolicy) -> int:
+    """Returns the moment since which an agent must have been silent to be offline."""
+    return silent_since(tx, operating_policy, int(operating_policy.offline_after_seconds * SECOND))
+
+
+def silent_since(tx: Transaction, operating_policy: OperatingPolicy, wanted_us: int) -> int:
+    """Returns the latest moment since which coordinators have listened to agents for ``wanted_us`` in total; 1 if they
+    have listened for less, as far as known.
+
+    The time counts in which any process of this database has listened, summed over restarts and breaks; usually this
+    process alone has listened for long enough.
+    """
+    began = max(tx.opened_at, operating_policy.started_at)
+    if tx.now - began >= wanted_us:
+        return tx.now - wanted_us
+    return listened_since([(began, tx.now), *listening.latest(tx)], wanted_us)
 
 
 @dataclass(frozen=True, slots=True)

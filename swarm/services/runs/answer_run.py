@@ -254,6 +254,7 @@ class AnswerRun:
     async def _give_up(self, error: BaseException, place: AnswerTarget | None) -> None:
         """Seals the shown messages immediately, in the same way as after a crash."""
         is_told, is_lost = isinstance(error, asyncio.CancelledError), isinstance(error, AnswerLost)
+        by_itself = not (is_told or is_lost or isinstance(error, Unavailable))
         if is_lost:
             _log.info("a run now belongs to another process", action="turn", turn=self.run_id)
         elif isinstance(error, SwarmError):
@@ -264,7 +265,11 @@ class AnswerRun:
             return  # the elected process ends the run
         try:
             await self._run_context.recovery.bring_to_end(
-                self.run_id, self.term.is_ours, counts=not is_told, was_called=self.source.was_called
+                self.run_id,
+                self.term.is_ours,
+                counts=not is_told,
+                was_called=self.source.was_called,
+                by_itself=by_itself,
             )
             stored = None if place is None or is_told or is_lost else await self.source.stored()
             if stored:

@@ -209,9 +209,7 @@ class AgentSource:
         abandoned answer of the agent in this thread is not sealed yet.
         """
         trigger = self._trigger
-        if agents.by_id(tx, self._agent.id) is None or not leases.holds(
-            leases.by_token(tx, trigger.lease_token), tx.now
-        ):
+        if agents.by_id(tx, self._agent.id) is None or not leases.holds(leases.by_token(tx, trigger.lease_token)):
             return False
         if trigger.thread and run_pages.is_unsealed_in_thread(tx, trigger.thread.id, self._agent.id):
             return False
@@ -278,7 +276,7 @@ class AgentSource:
         )
 
     async def _keep(self, run: AnswerRun) -> LeaseLossOutcome:
-        """Keeps the work after the expiry of its lease, unless the work has been taken away in the meantime."""
+        """Keeps the work by renewing its lease, unless the work has been taken away in the meantime."""
         asked_at = boottime()
         kept = await self._run_context.database.write(
             keep, self.run_id, self._run_context.operating_policy.lease_seconds
@@ -389,15 +387,13 @@ class StreamSource:
     async def _look(self, seq: int) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
         while True:
             try:
-                return await self._run_context.database.read(
-                    look_at, self.run_id, seq, self._run_context.operating_policy
-                )
+                return await self._run_context.database.read(look_at, self.run_id, seq)
             except Unavailable as error:
                 _log.warning("a stream cannot be read yet", action="stream_read", error=error.message)
                 await asyncio.sleep(_TAIL_SECONDS)
 
     async def _read(self) -> Unfinished | None:
-        found = await self._run_context.database.read(unfinished, self.run_id, self._run_context.operating_policy)
+        found = await self._run_context.database.read(unfinished, self.run_id)
         return found if found and found.run.status is RunStatus.RUNNING else None
 
 

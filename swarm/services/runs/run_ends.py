@@ -27,13 +27,13 @@ from swarm.domain.model import triggers
 from swarm.domain.model.budgets import BudgetScope, usage_text
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, LeaseEnd, LeaseKind
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import ask_of_run, note_all_accepted, release_run
 from swarm.services.requests.held import tell_waiting
-from swarm.services.rules.leases import claimed_members, give_back, lose
+from swarm.services.rules.leases import claimed_members, give_back, lose, most_losses
 from swarm.services.rules.silence import break_silence, is_silent, judged
 from swarm.services.rules.system_messages import post_message
 from swarm.services.runs.settling import outcome_of, settle_work
@@ -64,8 +64,9 @@ class Loss:
     """The circumstances of a lost run."""
 
     runs_again: bool  # its agent may repeat work
-    counts: bool  # the next run counts as another attempt
+    counts: bool  # otherwise the work is given back
     was_called: bool = True  # the agent may have started
+    by_itself: bool = False  # the run has failed by itself, which counts as an attempt; else the coordinator's death
 
 
 class LeaseLossOutcome(StrEnum):
@@ -128,7 +129,7 @@ def end_run(
     if run is None or run.status not in UNFINISHED:
         return None
     polls = is_polling(tx, run)
-    holds = _still_holds(tx, lease, polls=polls)
+    holds = leases.holds(lease)
     silent = is_silent(tx, run, thread)
     about_notice = lease is not None and lease.kind is LeaseKind.NOTICE
     if about_notice:
@@ -186,11 +187,11 @@ def break_off(
     outcome, silent = _outcome_of_lost(tx, run, lease, loss), is_silent(tx, run, thread)
     if outcome is None:
         runs.end(tx, run.id, RunStep.ABANDON, RESTARTED)
-        _hand_out_again(tx, run, lease, loss, operating_policy)
+        _hand_out_again(tx, run, loss, operating_policy)
     else:
         known, note = outcome_of(outcome)
         runs.end(tx, run.id, known.step, note)
-        if lease and _still_holds(tx, lease, polls=is_polling(tx, run)) and is_ours_to_settle(tx, run, outcome):
+        if lease and leases.holds(lease) and is_ours_to_settle(tx, run, outcome):
             settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), operating_policy, silent=silent)
     note_all_accepted(tx, run, operating_policy)
     is_unseen = outcome is None and lease is not None and lease.kind is LeaseKind.NOTICE
@@ -204,13 +205,16 @@ def break_off(
 
 
 def keep(tx: Transaction, run_id: str, seconds: float) -> LeaseLossOutcome:
-    """Extends the lease of an active run, even after its expiry, until `break_off` has decided."""
+    """Renews the lease of an active run, until `break_off` has decided."""
     found = runs.get(tx, run_id)
     lease = leases.by_token(tx, found.lease_token) if found else None
     run = runs.get(tx, run_id)
     if run is None or run.ended_at is not None or lease is None or lease.ended_as in _COMES_AGAIN:
         return LeaseLossOutcome.TAKEN
-    return LeaseLossOutcome.OURS if leases.prolong(tx, lease.token, seconds) else LeaseLossOutcome.SETTLED
+    if not leases.holds(lease):
+        return LeaseLossOutcome.SETTLED
+    leases.renew(tx, [lease.token], seconds)
+    return LeaseLossOutcome.OURS
 
 
 def below_of(run: Run, *, is_partial: bool) -> Closing:
@@ -262,14 +266,6 @@ def _stop_key(run_id: str) -> str:
     return f"stop:{run_id}"
 
 
-def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
-    """Whether an unfinished run still has its work.
-
-    A run of the coordinator keeps its work past the expiry of its lease, because only `break_off` ends such a lease.
-    """
-    return leases.holds(lease, tx.now) if polls else lease is not None and lease.ended_as is None
-
-
 def _end(tx: Transaction, run: Run, ending: AnswerShown, *, in_time: bool) -> None:
     """Stores the end of a run.
 
@@ -300,7 +296,7 @@ def _outcome_of_lost(tx: Transaction, run: Run, lease: Lease | None, loss: Loss)
         return RunFailed(reason=AFTER_DECISION)  # what people approved must not happen twice unless they ask for it
     if lease is None or not loss.runs_again:
         return RunFailed(reason=RESTARTED)
-    last = _last_attempt(tx, run, lease) if loss.counts else None
+    last = _last_loss(tx, run, lease, loss) if loss.counts else None
     return RunFailed(reason=f"{RESTARTED}, {last} times") if last else None
 
 
@@ -310,25 +306,17 @@ def _is_handed_over(tx: Transaction, lease: Lease) -> bool:
     return any(one.status is InboxStatus.DELEGATED for one in members) and not claimed_members(tx, lease)
 
 
-def _last_attempt(tx: Transaction, run: Run, lease: Lease) -> int | None:
-    """Returns the number of attempts if no work of the run may be attempted again."""
+def _last_loss(tx: Transaction, run: Run, lease: Lease, loss: Loss) -> int | None:
+    """Returns how often the work of the run was lost, if none of it may be attempted again."""
     task = tasks.locked(tx, run.task_id) if run.task_id else None
-    if task:
-        return MAX_TASK_ATTEMPTS if task.attempts + 1 >= MAX_TASK_ATTEMPTS else None
-    inbox_messages = claimed_members(tx, lease)
-    return (
-        MAX_MESSAGE_ATTEMPTS
-        if inbox_messages
-        and all(inbox_message.attempts + 1 >= MAX_MESSAGE_ATTEMPTS for inbox_message in inbox_messages)
-        else None
-    )
+    work = [task] if task else claimed_members(tx, lease)
+    most = [most_losses(one, interrupted=not loss.by_itself) for one in work]
+    return most[0] if most and all(most) else None
 
 
-def _hand_out_again(
-    tx: Transaction, run: Run, lease: Lease | None, loss: Loss, operating_policy: OperatingPolicy
-) -> None:
-    if loss.counts or not leases.holds(lease, tx.now):
-        lose(tx, run.lease_token, LeaseEnd.EXPIRED, RESTARTED, operating_policy)
+def _hand_out_again(tx: Transaction, run: Run, loss: Loss, operating_policy: OperatingPolicy) -> None:
+    if loss.counts:
+        lose(tx, run.lease_token, LeaseEnd.EXPIRED, RESTARTED, operating_policy, interrupted=not loss.by_itself)
     else:
         give_back(tx, [run.lease_token])
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -110,18 +111,21 @@ class Recovery:
         )
         await asyncio.gather(*works)
 
-    async def bring_to_end(self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool = True) -> None:
+    async def bring_to_end(
+        self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool = True, by_itself: bool = False
+    ) -> None:
         """Ends one run that no process executes any more, while ``may_call`` permits this process to call Slack.
 
-        ``counts``: the next run counts as another attempt. ``was_called``: the agent may have started.
+        The other arguments are those of `Loss`.
         """
+        loss = partial(Loss, counts=counts, was_called=was_called, by_itself=by_itself)
         try:
-            await self._bring_to_end(run_id, may_call, counts=counts, was_called=was_called)
+            await self._bring_to_end(run_id, may_call, loss)
         except AnswerLost:
             _log.info("an unfinished answer now belongs to another process", action="turn_recover", turn=run_id)
 
-    async def _bring_to_end(self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
-        found = await self._database.read(unfinished, run_id, self._operating_policy)
+    async def _bring_to_end(self, run_id: str, may_call: MayCall, loss: Callable[..., Loss]) -> None:
+        found = await self._database.read(unfinished, run_id)
         if found is None:
             return
         if not await may_call():  # the elected process decides
@@ -133,8 +137,8 @@ class Recovery:
         elif found.goes_on:
             await self._begin_anew(found, place, may_call)
         elif found.run.status is RunStatus.RUNNING:
-            loss = Loss(runs_again=self._runs_again(found.agent_name), counts=counts, was_called=was_called)
-            await self._database.write(break_off, run_id, loss, place, self._operating_policy)
+            lost = loss(runs_again=self._runs_again(found.agent_name))
+            await self._database.write(break_off, run_id, lost, place, self._operating_policy)
             await self._seal(run_id, place, may_call)
         else:
             await self._seal(run_id, place, may_call)
@@ -144,14 +148,14 @@ class Recovery:
         beginning.
         """
         await self._database.write(first_page_is_open, found.run)
-        opened = await self._database.read(unfinished, found.run.id, self._operating_policy)
+        opened = await self._database.read(unfinished, found.run.id)
         if place and opened and opened.pages:
             await _Seals(self._database, self._slack, opened, place, may_call).seal(Closing(note=RESTARTED_TEXT))
         await self._database.write(close_pages, found.run)
 
     async def _seal(self, run_id: str, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Shows in the messages of a finished run how the run ended."""
-        found = await self._database.read(unfinished, run_id, self._operating_policy)
+        found = await self._database.read(unfinished, run_id)
         if found is None or found.run.status is RunStatus.CLOSING:  # all text is posted, or the run has stored its end
             return
         below = below_of(found.run, is_partial=True)
@@ -207,7 +211,7 @@ def _outcome(run: Run) -> AnswerOutcome:
             return Answered()
 
 
-def unfinished(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> Unfinished | None:
+def unfinished(tx: Transaction, run_id: str) -> Unfinished | None:
     """Returns a run that is running, closing, or has messages to seal; otherwise None."""
     run = runs.get(tx, run_id)
     if run is None or run.status is RunStatus.WAITING:
@@ -222,7 +226,7 @@ def unfinished(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) 
         agent_name=name,
         thread=thread,
         pages=pages,
-        goes_on=goes_on(tx, run, operating_policy),
+        goes_on=goes_on(tx, run),
         is_silent=is_silent(tx, run, thread),
     )
 

@@ -23,7 +23,7 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.fencing import NAME_LEASE, authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.leases import SILENT, could_not_renew
+from swarm.services.rules.leases import SILENT
 from swarm.services.rules.reply import last_person, with_others
 from swarm.services.rules.system_messages import react_failed, show_answered
 from swarm.store import tasks
@@ -87,7 +87,7 @@ def begin(tx: Transaction, wanted: Wanted, claim: _Claim) -> Run:
     Raises StillShown and the errors described in `AnswerStreams.open`.
     """
     lease, thread = claim.lease, claim.thread
-    if lease.kind is LeaseKind.NOTICE or not leases.holds(lease, tx.now):
+    if lease.kind is LeaseKind.NOTICE or not leases.holds(lease):
         raise Conflict(_OVER, hint=_OVER_HINT)
     if transcript.is_deleted(tx, thread.team, thread.channel, thread.thread_ts):
         raise Withdrawn("The thread's first message was deleted in Slack, so nothing can be shown there.")
@@ -148,7 +148,7 @@ def authorize_answer(tx: Transaction, run: Run) -> Lease:
     assert now is not None  # runs are removed only long after their end
     _check_not_told_over(tx, now)
     is_settled = lease is not None and lease.ended_as in _AGENTS_OWN_ENDS
-    if lease is None or not (is_settled or leases.holds(lease, tx.now)):
+    if lease is None or not (is_settled or leases.holds(lease)):
         raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
     if now.status is not RunStatus.RUNNING and not is_settled:
         why = f": {now.outcome_note}" if now.outcome_note else ""
@@ -177,24 +177,16 @@ def is_polling(tx: Transaction, run: Run) -> bool:
     return run_events.last(tx, run.id) is not None
 
 
-def goes_on(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> bool:
+def goes_on(tx: Transaction, run: Run) -> bool:
     """Whether an answer that no process currently shows should be shown, because all its pieces are stored.
 
-    False after a Stop request, and for a run without its lease, whose work is handed out again. A lease that could not
-    be renewed is about to be extended.
+    False after a Stop request, and for a run without its lease, whose work is handed out again.
     """
     last = run_events.last(tx, run.id)
     if last is None or run.status is not RunStatus.RUNNING or run.stop_requested_at is not None:
         return False
     lease = leases.peek(tx, run.lease_token)
-    return isinstance(last.piece, Closed) or _has_lease(tx, lease, operating_policy)
-
-
-def _has_lease(tx: Transaction, lease: Lease | None, operating_policy: OperatingPolicy) -> bool:
-    """Whether a polling agent's lease is valid, or is about to be extended by the sweep."""
-    return leases.holds(lease, tx.now) or bool(
-        lease and not lease.ended_as and could_not_renew(tx, lease, operating_policy)
-    )
+    return isinstance(last.piece, Closed) or leases.holds(lease)
 
 
 def is_ours_to_settle(tx: Transaction, run: Run, outcome: AnswerOutcome) -> bool:
@@ -216,14 +208,12 @@ def show_settled(tx: Transaction, run: Run, thread: Thread, operating_policy: Op
             react_failed(tx, thread, inbox_message.ts, operating_policy.reactions)
 
 
-def look_at(
-    tx: Transaction, run_id: str, after: int, operating_policy: OperatingPolicy
-) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
+def look_at(tx: Transaction, run_id: str, after: int) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
     """Returns the pieces after number ``after``, and the end of the answer if no more pieces can follow.
 
     The lease is read first, so that all pieces stored before its loss are included.
     """
-    end = _end(tx, run_id, operating_policy)
+    end = _end(tx, run_id)
     return run_events.after(tx, run_id, after), end
 
 
@@ -268,7 +258,7 @@ def _check_not_told_over(tx: Transaction, run: Run) -> None:
         raise Withdrawn(hint="Do not reply; finish the lease.")
 
 
-def _end(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> AgentEvent | RunStopped | None:
+def _end(tx: Transaction, run_id: str) -> AgentEvent | RunStopped | None:
     run = runs.get(tx, run_id)
     assert run is not None  # runs are removed only long after their end
     lease = leases.peek(tx, run.lease_token)
@@ -276,7 +266,7 @@ def _end(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> Age
         return RunStopped(by=run.stop_requested_by)
     if _is_withdrawn(tx, run) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
         return RunStopped(by=None)
-    return None if _has_lease(tx, lease, operating_policy) else _lost(tx, run, lease)
+    return None if leases.holds(lease) else _lost(tx, run, lease)
 
 
 def _lost(tx: Transaction, run: Run, lease: Lease | None) -> AgentEvent:

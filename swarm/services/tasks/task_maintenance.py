@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from swarm.clock import SECOND
 from swarm.domain.model.tasks import UNSUCCESSFUL, TaskStatus, TaskStep
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import lock_task
 from swarm.services.rules.guarded import attempt
-from swarm.services.rules.participants import read_roster
+from swarm.services.rules.participants import offline_since, read_roster
 from swarm.services.rules.system_messages import tell_queued
 from swarm.store import task_queries, tasks
 from swarm.store.bridge.database import Database
@@ -44,13 +43,13 @@ async def tend_tasks(database: Database, operating_policy: OperatingPolicy) -> N
 
 def to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Care, list[str]]]:
     """Returns the due changes: what to do, and the ids of the tasks."""
-    offline_since = tx.now - int(operating_policy.offline_after_seconds * SECOND)
+    gone_since = offline_since(tx, operating_policy)
     return [
         (settle, task_queries.settled(tx, BATCH)),
         (_cancel_orphan, task_queries.orphans(tx, BATCH)),
         (_end_delay, task_queries.delayed(tx, BATCH)),
         (end_offer, task_queries.offers_over(tx, BATCH)),
-        (take_from_absent, task_queries.abandoned(tx, offline_since, BATCH)),
+        (take_from_absent, task_queries.abandoned(tx, gone_since, BATCH)),
     ]
 
 

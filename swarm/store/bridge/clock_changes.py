@@ -41,6 +41,7 @@ from swarm.store.tables import (
     grants,
     inbox_messages,
     leases,
+    listening,
     locks,
     notices,
     people,
@@ -93,10 +94,12 @@ class ClockWatch:
         self._last: ClockReading | None = None
 
     def listens(self, asleep_seconds: float) -> None:
-        """Records that this process is awake. A gap longer than ``asleep_seconds`` means that the process was
-        asleep.
+        """Records that this process listens to agents and can write. A gap longer than ``asleep_seconds`` means that
+        it could not.
         """
         now = self._elapsed_us()
+        if self._listened_at is None:
+            self._opened_at = now
         self._notice_sleep(now)
         self._listened_at, self._asleep_us = now, int(asleep_seconds * SECOND)
 
@@ -198,7 +201,8 @@ MOVED: Final = (
         notices.c.status.in_([literally(NoticeStatus.UNREAD), literally(NoticeStatus.CLAIMED)]),
     ),
     _Moved(agents, ("last_seen_at",), agents.c.revoked_at.is_(None)),
-    _Moved(agent_instances, ("began_at", "seen_at")),
+    _Moved(agent_instances, ("began_at", "seen_at", "called_at")),
+    _Moved(listening, ("began_at", "until_at")),
     _Moved(threads, ("context_due_at",), threads.c.context_due_at.is_not(None)),
     _Moved(threads, ("status_at",), threads.c.status_at.is_not(None)),
     _Moved(early_messages, ("stored_at", "verify_at")),

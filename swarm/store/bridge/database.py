@@ -120,10 +120,10 @@ class Database:
         return await asyncio.to_thread(self._engine.scrub, rewrite=rewrite)
 
     def listens(self, *, asleep_seconds: float) -> None:
-        """Records that this process is awake. If two calls are more than ``asleep_seconds`` apart, the process was
-        asleep.
+        """Records that this process listens to agents, and has just written. If two calls are more than
+        ``asleep_seconds`` apart, it was suspended, or could not write.
 
-        From the next transaction on, `Transaction.opened_at` is the time at which the process woke up.
+        From the next transaction on, `Transaction.opened_at` is the time since which the process has listened.
         """
         self._watch.listens(asleep_seconds)
 

@@ -44,8 +44,8 @@ class DriverConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The time of a transaction, and the time at which its process opened the database, in microseconds since
-    1970 UTC.
+    """The time of a transaction, and the time since which its process has listened to agents without a break, or has
+    opened the database if it does not listen; in microseconds since 1970 UTC.
     """
 
     now: int
@@ -75,7 +75,9 @@ class Transaction:
 
     @property
     def opened_at(self) -> int:
-        """The time at which this process opened the database, in microseconds since 1970 UTC by the current clock."""
+        """The time since which this process has listened to agents, in microseconds since 1970 UTC by the current
+        clock; see `Moment`.
+        """
         return self._moment.opened_at
 
     def wake(self, topic: str) -> None:

@@ -57,6 +57,12 @@ class InboxMessage:
     instruction: str | None  # the text before the message for its agent, after a person asked for another answer
     message: str | None = None  # the text for the agent, if it is not the text in Slack: an alert in its template
     silent: bool = False  # nobody has asked with it, and no answer in its thread is shown yet
+    interruptions: int = 0  # deaths of the coordinator while it was worked on
+
+    @property
+    def setbacks(self) -> int:
+        """How many of its leases count for `bundle`: one death of the coordinator may be a coincidence."""
+        return self.attempts + max(0, self.interruptions - 1)
 
 
 inbox_message = row_mapper(InboxMessage)
@@ -171,6 +177,7 @@ _ADDRESS = Statement(
         reason=bindparam("new_reason"),
         task_id=bindparam("new_task_id"),
         attempts=0,
+        interruptions=0,
     )
 )
 _TIE = Statement(
@@ -548,7 +555,7 @@ def _move(step: InboxStep) -> Statement:
     if step in _COUNTS_ATTEMPT:
         values["attempts"] = _i.attempts + 1
     if step in _FORGETS_ATTEMPTS:
-        values["attempts"] = 0
+        values |= {"attempts": 0, "interruptions": 0}
     if step in BY_PERSON:
         values["instruction"] = bindparam("new_instruction", type_=Text)
     if transition.target not in _STILL_OPEN:

@@ -1,4 +1,8 @@
-"""Leases. Every statement that ends or renews a lease matches its token, and changes only an active lease."""
+"""Leases. Every statement that ends or renews a lease matches its token, and changes only an active lease.
+
+A lease is in force until its row is ended. ``expires_at`` says when the sweep looks whether to end it; nothing else
+goes by it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.watchers import LeaseEnded
 from swarm.store.bridge.statements import AT_MOST_N, Statement, given, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables.work import lease_members, leases
+from swarm.store.tables.work import inbox_messages, lease_members, leases, notices, tasks
 
 _active = leases.c.ended_at.is_(None)
 
@@ -31,6 +35,8 @@ class Lease:
     expires_at: int
     ended_as: LeaseEnd | None
     task_id: str | None = None  # the task under the lease; otherwise the lease covers messages or a notice
+    created_at: int = 0
+    prolonged: int = 0  # how often the sweep has prolonged it since its last renewal
 
 
 _lease = row_mapper(Lease)
@@ -64,12 +70,12 @@ _PEEK = Statement(select(leases).where(leases.c.token == bindparam("token")))
 _RENEW = Statement(
     update(leases)
     .where(leases.c.token == _given_tokens.c.token, _active)
-    .values(expires_at=bindparam("new_expires_at"))
+    .values(expires_at=bindparam("new_expires_at"), prolonged=0)
 )
 _PROLONG = Statement(
     update(leases)
     .where(leases.c.token == bindparam("held_token"), _active)
-    .values(expires_at=bindparam("new_expires_at"))
+    .values(expires_at=bindparam("new_expires_at"), prolonged=leases.c.prolonged + 1)
 )
 _END = Statement(
     update(leases)
@@ -104,6 +110,17 @@ _FORGET = Statement(
         )
     )
 )
+
+
+# The step that loses the work has counted an attempt.
+_INTERRUPTED = {
+    table.name: Statement(
+        update(table)
+        .where(table.c.id == bindparam("work_id"))
+        .values(attempts=table.c.attempts - 1, interruptions=table.c.interruptions + 1)
+    )
+    for table in (inbox_messages, tasks, notices)
+}
 
 
 def grant(tx: Transaction, wanted: Sequence[Lease]) -> list[Lease]:
@@ -158,9 +175,9 @@ def peek(tx: Transaction, token: str) -> Lease | None:
     return _lease(row) if row else None
 
 
-def holds(lease: Lease | None, now: int) -> bool:
-    """Returns whether a lease is in force."""
-    return lease is not None and lease.ended_as is None and lease.expires_at > now
+def holds(lease: Lease | None) -> bool:
+    """Returns whether a lease is in force: until its row is ended, whatever the time is."""
+    return lease is not None and lease.ended_as is None
 
 
 def renew(tx: Transaction, tokens: Iterable[str], seconds: float) -> int:
@@ -171,12 +188,14 @@ def renew(tx: Transaction, tokens: Iterable[str], seconds: float) -> int:
     return expires_at
 
 
-def prolong(tx: Transaction, token: str, seconds: float) -> bool:
-    """Extends a lease to ``seconds`` from now, even after its expiry. Returns False if it has ended.
+def prolong(tx: Transaction, token: str, seconds: float) -> None:
+    """Extends an active lease to ``seconds`` from now without a sign of its agent, and counts this."""
+    _PROLONG.run(tx, held_token=token, new_expires_at=tx.now + int(seconds * SECOND))
 
-    Only for work that no other run can take before the lease has ended.
-    """
-    return bool(_PROLONG.run(tx, held_token=token, new_expires_at=tx.now + int(seconds * SECOND)))
+
+def was_interrupted(tx: Transaction, table: str, work_id: str) -> None:
+    """Records that the death of the coordinator has just lost work of a table, instead of an attempt."""
+    _INTERRUPTED[table].run(tx, work_id=work_id)
 
 
 def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:

@@ -46,13 +46,16 @@ class Notice:
     task_id: str | None = None
     agent_message_id: str | None = None
     request_id: str | None = None
+    interruptions: int = 0  # deaths of the coordinator while it was worked on
 
 
 _notice = row_mapper(Notice)
 _n = notices.c
 _ADD = Statement(
     insert(notices).values(
-        every_column(notices, status=NoticeStatus.UNREAD.value, attempts=0, created_at=bindparam("now"))
+        every_column(
+            notices, status=NoticeStatus.UNREAD.value, attempts=0, interruptions=0, created_at=bindparam("now")
+        )
     )
 )
 _given_agents = given(agent_id=Text)
@@ -113,7 +116,7 @@ _READDRESS = Statement(
         _n.agent_id == bindparam("old_agent_id"),
         _n.status == literally(NoticeStatus.UNREAD),
     )
-    .values(agent_id=bindparam("new_agent_id"), attempts=0)
+    .values(agent_id=bindparam("new_agent_id"), attempts=0, interruptions=0)
 )
 
 

@@ -5,7 +5,14 @@ here (CHECK, unique and partial unique indexes); transitions are guarded by the 
 derived from the enums of the domain.
 """
 
-from swarm.store.tables.agents import agent_instances, agent_message_addressees, agent_messages, agent_tokens, agents
+from swarm.store.tables.agents import (
+    agent_instances,
+    agent_message_addressees,
+    agent_messages,
+    agent_tokens,
+    agents,
+    listening,
+)
 from swarm.store.tables.documents import document_pieces, documents, is_described
 from swarm.store.tables.effects import deliveries, history, idempotency_keys, locks, webhooks
 from swarm.store.tables.requests import audit, escalations, grants, request_answers, request_drafts, requests
@@ -54,6 +61,7 @@ __all__ = [
     "is_described",
     "lease_members",
     "leases",
+    "listening",
     "locks",
     "metadata",
     "model_usage",

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     Text,
     false,
+    text,
 )
 
 from swarm.domain.model.agents import Reach, Role
@@ -63,7 +64,18 @@ agent_instances = Table(
     Column("instance_id", Text, nullable=False),  # a UUID, chosen by the program
     Column("began_at", BigInteger, nullable=False),
     Column("seen_at", BigInteger, nullable=False),
+    Column("called_at", BigInteger, nullable=False, server_default=text("0")),  # when its last call began
 )
+
+# When coordinators have listened: an agent could call only then.
+listening = Table(
+    "listening",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("began_at", BigInteger, nullable=False),
+    Column("until_at", BigInteger, nullable=False),
+)
+Index("ix_listening_until", listening.c.until_at)
 
 # Messages between agents: to a single agent, or in an agent channel.
 agent_messages = Table(

@@ -58,6 +58,7 @@ tasks = Table(
         "by_strangers", Boolean, nullable=False, server_default=false()
     ),  # requested by strangers, alone or with members
     Column("instruction", Text),  # the text before the task for its agent, after a person's Retry
+    Column("interruptions", Integer, nullable=False, server_default=text("0")),  # deaths of the coordinator
     one_of("status", TaskStatus),
     one_of("delay_reason", TaskDelay),
     CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),
@@ -116,6 +117,7 @@ inbox_messages = Table(
     Column("message", Text),  # the text for the agent, if it is not the text in Slack: an alert in its template
     Column("silent", Boolean, nullable=False, server_default=false()),  # nobody has asked: see ChannelPolicy.overthink
     Column("instruction", Text),  # the text before the message for its agent, after a person asked for another answer
+    Column("interruptions", Integer, nullable=False, server_default=text("0")),  # deaths of the coordinator
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
     one_of("delay_reason", InboxDelay),
@@ -171,6 +173,7 @@ leases = Table(
     Column("ended_at", BigInteger),
     Column("ended_as", Text),
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task under the lease; otherwise the lease covers messages
+    Column("prolonged", Integer, nullable=False, server_default=text("0")),  # times since its last renewal
     one_of("kind", LeaseKind),
     one_of("ended_as", LeaseEnd),
     CheckConstraint("(ended_at IS NULL) = (ended_as IS NULL)", name="ended"),
@@ -220,6 +223,7 @@ notices = Table(
     Column("task_id", Text, ForeignKey("tasks.id")),
     Column("agent_message_id", Text, ForeignKey("agent_messages.id")),
     Column("request_id", Text),  # the request whose decision the notice reports
+    Column("interruptions", Integer, nullable=False, server_default=text("0")),  # deaths of the coordinator
     one_of("kind", NoticeKind),
     one_of("status", NoticeStatus),
 )
