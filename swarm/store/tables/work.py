@@ -169,6 +169,7 @@ leases = Table(
     Column("ended_at", BigInteger),
     Column("ended_as", Text),
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task under the lease; otherwise the lease covers messages
+    Column("key_hash", Text),  # of the key for the program that does the work; null: granted before there were keys
     one_of("kind", LeaseKind),
     one_of("ended_as", LeaseEnd),
     CheckConstraint("(ended_at IS NULL) = (ended_as IS NULL)", name="ended"),
@@ -185,6 +186,8 @@ Index(
     sqlite_where=_active_work,
     postgresql_where=_active_work,
 )
+_has_key = leases.c.key_hash.is_not(None)
+Index("uq_leases_key", leases.c.key_hash, unique=True, sqlite_where=_has_key, postgresql_where=_has_key)
 Index("ix_leases_expiry", leases.c.expires_at, sqlite_where=_active, postgresql_where=_active)
 Index(
     "ix_leases_ended",
