@@ -130,7 +130,7 @@ class Run:
             workdir = await self._context.workdirs.of(self.key, self._subject())
             kept = _kept(workdir)
             talk = self._conversation = Conversation(
-                self._context, self.key, self.token, workdir, self._output, self._asks
+                self._context, self.key, self._trigger["lease"], workdir, self._output, self._asks
             )
             async with talk.opened():
                 await self._end(talk, await self._converse(talk), workdir)
@@ -203,10 +203,12 @@ class Run:
             case Over():
                 await self._settle_lease("done")
             case Answered(rest=rest, result=result):
-                changed = await self._changes(workdir, talk.wrap)
+                changed = await self._changes(workdir)
                 await self._done(rest + changed, result + changed)
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
+                with suppress(GitFailed):  # the reason counts; the folder is kept in any case
+                    await self._context.workdirs.publish(workdir)
                 await self._not_done(reason + _kept(workdir), rest)
 
     async def _done(self, text: str, result: str) -> None:
@@ -231,11 +233,11 @@ class Run:
             await self._tool("task-fail", task_id=self.task_id, error=reason)
         await self._settle_lease("done")
 
-    async def _changes(self, workdir: Workdir, wrap: tuple[str, ...]) -> str:
+    async def _changes(self, workdir: Workdir) -> str:
         """Returns a sentence about the branch, and shows its diff in the thread if the operator wants that."""
         message = f"Work of {self._settings.name} on {self._subject()}"
         try:
-            changes = await self._context.workdirs.changes(workdir, wrap, message)
+            changes = await self._context.workdirs.changes(workdir, message)
         except GitFailed as error:
             return f"\n\nThe branch could not be read: {error.message}"
         if changes is None or not changes.summary:
