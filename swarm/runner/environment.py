@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from swarm.domain.errors import ConfigurationError
@@ -16,6 +17,10 @@ from swarm.runner.settings import program_of
 
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PASSED: Final = ("HOME", "PATH", "LANG", "TERM", *CERTIFICATES, *_PROXIES, *(name.lower() for name in _PROXIES))
+
+
+_LEAVES_ALONE: Final = ("claude", "claude-agent-acp")
+"""Programs that can be told to leave the settings of a repository alone, and are."""
 
 
 def cli_environment(own: Mapping[str, str], named: Iterable[str]) -> dict[str, str]:
@@ -37,6 +42,26 @@ def check_program(provider: str, environment: Mapping[str, str]) -> None:
             f"The program '{program}' of --provider {provider.partition(':')[0]} is not installed, or cannot be run.",
             hint="Check that your shell finds it: `command -v` with its name. `swarm run` searches the same PATH.",
         )
+
+
+def check_trust(provider: str, *, repo: str | None, sandbox: bool, trusted: bool) -> None:
+    """Raises ConfigurationError for a CLI that would run what the settings of a repository name, without a sandbox."""
+    if repo and not sandbox and not trusted and program_of(provider).rpartition("/")[2] not in _LEAVES_ALONE:
+        raise ConfigurationError(
+            f"{provider.partition(' ')[0]} runs what the settings of a repository name (plugins, servers, scripts), "
+            "before anybody is asked.",
+            hint="Add --sandbox, or --trust-repository if you trust everybody who writes to this repository.",
+        )
+
+
+def unbound(provider: str, *, sandbox: bool, operator_file: Path) -> str:
+    """Returns what it means that a CLI has no sandbox on the coordinator's machine; empty elsewhere, and with one."""
+    if sandbox or not operator_file.exists():
+        return ""
+    return (
+        f"No --sandbox: {program_of(provider)} runs as you on the coordinator's machine. It can read {operator_file} and "
+        "decide as the operator, so approvals do not bind it."
+    )
 
 
 def check_sandbox() -> None:

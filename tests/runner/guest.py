@@ -42,7 +42,14 @@ def reads(folder: Path) -> None:
     for path in (*SECRETS, "shop/.git/config", "user/.gitconfig"):
         with contextlib.suppress(OSError):
             found += [path] if "secret" in (folder / path).read_text() or "login" in path else []
-    for path in ("/etc/shadow", "/etc/ssh/ssh_host_ed25519_key", "/root/.bashrc", "/var/log", "/home", "/run/docker.sock"):
+    for path in (
+        "/etc/shadow",
+        "/etc/ssh/ssh_host_ed25519_key",
+        "/root/.bashrc",
+        "/var/log",
+        "/home",
+        "/run/docker.sock",
+    ):
         found += [path] if Path(path).exists() else []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -263,7 +270,9 @@ def plants_submodule(folder: Path) -> None:
         _attributes(Path(name) / ".git" / "info" / "attributes")
         _hook(folder, "submodule", Path(name) / ".git" / "hooks")
         (Path(name) / "file").write_text("b\n")
-    Path(".gitmodules").write_text('[submodule "part"]\n\tpath = part\n\turl = ./part\n\tignore = none\n\tupdate = !touch x\n')
+    Path(".gitmodules").write_text(
+        '[submodule "part"]\n\tpath = part\n\turl = ./part\n\tignore = none\n\tupdate = !touch x\n'
+    )
     _said(done=True)
 
 
@@ -276,21 +285,13 @@ def plants_partial(folder: Path) -> None:
             "[protocol]\n\tallow = always\n"
         )
         _try(lambda own=own, text=text: (own / "config").open("a").write(text))
-        _try(lambda own=own: (own / "config").write_text((own / "config").read_text().replace("version = 0", "version = 1")))
+        _try(
+            lambda own=own: (own / "config").write_text(
+                (own / "config").read_text().replace("version = 0", "version = 1")
+            )
+        )
     missing = "1" * 40
     subprocess.run(["git", "update-index", "--add", "--cacheinfo", f"100644,{missing},lost"], check=False)
-    _said(done=True)
-
-
-def plants_git(folder: Path) -> None:
-    """Plants all of it."""
-    for name in GIT_PLANTS:
-        with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(subprocess.SubprocessError, OSError):
-            globals()[f"plants_{name}"](folder)
-        with contextlib.suppress(OSError):
-            if Path(".git-old").exists():
-                Path(".git").unlink()
-                Path(".git-old").rename(".git")
     _said(done=True)
 
 
