@@ -13,14 +13,14 @@ from typing import Final
 
 from swarm.domain.errors import ConfigurationError
 from swarm.runner.sandbox import CERTIFICATES
-from swarm.runner.settings import program_of
+from swarm.runner.settings import kind_of, program_of
 
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PASSED: Final = ("HOME", "PATH", "LANG", "TERM", *CERTIFICATES, *_PROXIES, *(name.lower() for name in _PROXIES))
 
 
-_LEAVES_ALONE: Final = ("claude", "claude-agent-acp")
-"""Programs that can be told to leave the settings of a repository alone, and are."""
+_LEAVES_ALONE: Final = (("claude", "claude"), ("acp", "claude-agent-acp"))
+"""The kinds and programs that can be told to leave the settings of a repository alone, and are."""
 
 
 def cli_environment(own: Mapping[str, str], named: Iterable[str]) -> dict[str, str]:
@@ -46,7 +46,7 @@ def check_program(provider: str, environment: Mapping[str, str]) -> None:
 
 def check_trust(provider: str, *, repo: str | None, sandbox: bool, trusted: bool) -> None:
     """Raises ConfigurationError for a CLI that would run what the settings of a repository name, without a sandbox."""
-    if repo and not sandbox and not trusted and program_of(provider).rpartition("/")[2] not in _LEAVES_ALONE:
+    if repo and not sandbox and not trusted and (kind_of(provider), _name(provider)) not in _LEAVES_ALONE:
         raise ConfigurationError(
             f"{provider.partition(' ')[0]} runs what the settings of a repository name (plugins, servers, scripts), "
             "before anybody is asked.",
@@ -54,13 +54,17 @@ def check_trust(provider: str, *, repo: str | None, sandbox: bool, trusted: bool
         )
 
 
+def _name(provider: str) -> str:
+    return program_of(provider).rpartition("/")[2]
+
+
 def unbound(provider: str, *, sandbox: bool, operator_file: Path) -> str:
     """Returns what it means that a CLI has no sandbox on the coordinator's machine; empty elsewhere, and with one."""
     if sandbox or not operator_file.exists():
         return ""
     return (
-        f"No --sandbox: {program_of(provider)} runs as you on the coordinator's machine. It can read {operator_file} and "
-        "decide as the operator, so approvals do not bind it."
+        f"No --sandbox: {program_of(provider)} runs as you on the coordinator's machine. It can read {operator_file} "
+        "and decide as the operator, so approvals do not bind it."
     )
 
 

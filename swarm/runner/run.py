@@ -21,6 +21,7 @@ from typing import Any, Final
 import structlog
 
 from swarm.domain.errors import SwarmError
+from swarm.domain.text.secrets import without_secrets
 from swarm.processes.background import BackgroundTasks
 from swarm.processes.child import to_the_end
 from swarm.runner.asks import HumanAsks
@@ -245,7 +246,8 @@ class Run:
         if self._settings.show_diff and self._output.is_streamed:
             name = f"{changes.branch.rpartition('/')[2]}.diff"
             with suppress(Refused):  # where people must not see a file, or the work is over
-                await self._tool("slack-upload-file", **self._about(), name=name, text=changes.diff[:_DIFF_CHARACTERS])
+                text = without_secrets(changes.diff[:_DIFF_CHARACTERS])
+                await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
         return f"\n\nBranch `{changes.branch}`: {changes.summary}."
 
     async def _is_settled(self, inbox_message_id: str | None = None) -> bool:

@@ -52,6 +52,10 @@ _FIXED: Final = (
 """Folders of the same kind."""
 
 
+_Shown = Path | tuple[Path, Path]
+"""A file or a folder, and where it is in the sandbox: in the same place, or in another one."""
+
+
 class Sandbox:
     """The sandbox of one runner, with bubblewrap. Raises ConfigurationError for settings that would show secrets."""
 
@@ -79,14 +83,18 @@ class Sandbox:
         The work ``writable`` can be changed; ``readable`` is seen beside it.
         """
         etc = [(Path("/etc", name).resolve(), Path("/etc", name)) for name in _ETC]
-        words = [word for one in (*map(Path, SYSTEM), *etc) for word in ("--ro-bind-try", *_ends(one))]
+        system: list[_Shown] = [*map(Path, SYSTEM), *etc]
+        words = [word for one in system for word in ("--ro-bind-try", *_ends(one))]
         words += ["--tmpfs", _TMP, "--dev", "/dev", "--proc", "/proc"]
         words += [word for shown in self._shown for word in shown]
         words += [word for one in readable for word in ("--ro-bind", *_ends(one))]
         folders = [self._state, *(self._state / folder for folder in STATE.values() if folder)]
         for one in (*folders, *writable):  # each folder by itself, so that none can be replaced by another one
             words += ["--bind", *_ends(one)]
-        kept = [(self._identity, self._state / ".gitconfig"), *(self._state / name for name in (*_SETTINGS, *_FIXED))]
+        kept: list[_Shown] = [
+            (self._identity, self._state / ".gitconfig"),
+            *(self._state / name for name in (*_SETTINGS, *_FIXED)),
+        ]
         words += [word for one in kept for word in ("--ro-bind", *_ends(one))]
         if self._login and self._login[0].is_file():
             words += ["--bind", *_ends(self._login)]
@@ -158,7 +166,7 @@ def _bind(path: Path) -> tuple[str, ...]:
     return () if _is_system(path) or path.is_symlink() else ("--ro-bind", str(path), str(path))
 
 
-def _ends(one: Path | tuple[Path, Path]) -> tuple[str, str]:
+def _ends(one: _Shown) -> tuple[str, str]:
     return (str(one), str(one)) if isinstance(one, Path) else (str(one[0]), str(one[1]))
 
 

@@ -170,9 +170,18 @@ def _gits(folder: Path) -> Iterator[Path]:
     yield folder / "shop" / ".git"
 
 
-def _try(act: Callable[[], object]) -> None:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        act()
+def _try(act: Callable[..., object], *given: object) -> None:
+    with contextlib.suppress(OSError):
+        act(*given)
+
+
+def _append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def _as_version_1(config: Path) -> None:
+    config.write_text(config.read_text().replace("version = 0", "version = 1"))
 
 
 def _attributes(at: Path) -> None:
@@ -184,8 +193,8 @@ def plants_config(folder: Path) -> None:
     """Writes the settings and the attributes."""
     Path(".gitattributes").write_text("* filter=x diff=x merge=x\n")
     for own in dict.fromkeys(_gits(folder)):
-        _try(lambda own=own: (own / "config").open("a").write(_config(folder, "config")))
-        _try(lambda own=own: _attributes(own / "info" / "attributes"))
+        _try(_append, own / "config", _config(folder, "config"))
+        _try(_attributes, own / "info" / "attributes")
     Path("new.txt").write_text("new\n")
     _said(done=True)
 
@@ -195,7 +204,7 @@ def plants_commands(folder: Path) -> None:
     text = _config(folder, "commands")
     head, _, rest = text.partition("[filter")
     for own in dict.fromkeys(_gits(folder)):
-        _try(lambda own=own: (own / "config").open("a").write(head + rest[rest.index("[diff]") :]))
+        _try(_append, own / "config", head + rest[rest.index("[diff]") :])
     Path(".gitattributes").write_text("* diff=x merge=x\n")
     Path("new.txt").write_text("new\n")
     _said(done=True)
@@ -205,7 +214,7 @@ def plants_hooks(folder: Path) -> None:
     """Writes every hook."""
     _hook(folder, "hooks", folder / "hooks")
     for own in dict.fromkeys(_gits(folder)):
-        _try(lambda own=own: _hook(folder, "hooks", own / "hooks"))
+        _try(_hook, folder, "hooks", own / "hooks")
     Path("new.txt").write_text("new\n")
     _said(done=True)
 
@@ -217,7 +226,7 @@ def plants_include(folder: Path) -> None:
     Path(".gitattributes").write_text("* filter=x\n")
     for own in dict.fromkeys(_gits(folder)):
         text = f'\n[includeIf "onbranch:**"]\n\tpath = {evil}\n'
-        _try(lambda own=own, text=text: (own / "config").open("a").write(text))
+        _try(_append, own / "config", text)
     Path("new.txt").write_text("new\n")
     _said(done=True)
 
@@ -237,9 +246,9 @@ def plants_redirect(folder: Path) -> None:
     """Leads the work directory to another repository."""
     evil = _evil_repository(folder, "redirect")
     Path("new.txt").write_text("new\n")
-    _try(lambda: Path(".git").unlink())
-    _try(lambda: shutil.move(".git", ".git-old"))
-    _try(lambda: Path(".git").write_text(f"gitdir: {evil}\n"))
+    _try(Path(".git").unlink)
+    _try(shutil.move, ".git", ".git-old")
+    _try(Path(".git").write_text, f"gitdir: {evil}\n")
     _said(done=True)
 
 
@@ -247,10 +256,10 @@ def plants_commondir(folder: Path) -> None:
     """Leads git to the settings of another repository, and to a file for worktrees."""
     evil = _evil_repository(folder, "commondir")
     for own in list(dict.fromkeys(_gits(folder))):
-        _try(lambda own=own: (own / "config.worktree").write_text(_config(folder, "commondir")))
+        _try((own / "config.worktree").write_text, _config(folder, "commondir"))
         if own != folder / "shop" / ".git":
-            _try(lambda own=own: (own / "commondir").write_text(f"{evil}\n"))
-    _try(lambda: (folder / "shop" / ".git" / "worktrees").rename(folder / "shop" / ".git" / "moved"))
+            _try((own / "commondir").write_text, f"{evil}\n")
+    _try((folder / "shop" / ".git" / "worktrees").rename, folder / "shop" / ".git" / "moved")
     Path("new.txt").write_text("new\n")
     _said(done=True)
 
@@ -284,12 +293,8 @@ def plants_partial(folder: Path) -> None:
             f"\turl = ext::sh -c 'touch {folder}/marks/partial'\n\tuploadpack = touch {folder}/marks/partial\n"
             "[protocol]\n\tallow = always\n"
         )
-        _try(lambda own=own, text=text: (own / "config").open("a").write(text))
-        _try(
-            lambda own=own: (own / "config").write_text(
-                (own / "config").read_text().replace("version = 0", "version = 1")
-            )
-        )
+        _try(_append, own / "config", text)
+        _try(_as_version_1, own / "config")
     missing = "1" * 40
     subprocess.run(["git", "update-index", "--add", "--cacheinfo", f"100644,{missing},lost"], check=False)
     _said(done=True)

@@ -123,7 +123,8 @@ async def test_in_the_sandbox_the_login_is_shared_and_the_settings_are_not(house
     box = Sandbox(settings)
     work = house.home / "work"
     work.mkdir(exist_ok=True)
-    script = "cat $CLAUDE_CONFIG_DIR/.credentials.json; cat $CLAUDE_CONFIG_DIR/settings.json; echo new > $CLAUDE_CONFIG_DIR/.credentials.json"
+    login, others = "$CLAUDE_CONFIG_DIR/.credentials.json", "$CLAUDE_CONFIG_DIR/settings.json"
+    script = f"cat {login} {others}; echo new > {login}"
     ran = subprocess.run(
         [*box.wrap([work]), "sh", "-c", script], env=box.environment, capture_output=True, text=True, check=True
     )

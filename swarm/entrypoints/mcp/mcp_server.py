@@ -197,11 +197,11 @@ async def _bound(call: CallContext, arguments: Arguments) -> CallContext:
     """Returns the call under the lease whose key the caller has. Raises LeaseLost, and Forbidden for ids beyond it."""
     if call.bound_to is None:
         return call
-    call = replace(call, lease_token=call.lease_token or call.bound_to)
+    token = call.lease_token or call.bound_to
     ids = {name: [value] for name in _IDS if (value := getattr(arguments, name, None)) is not None}
-    ids |= {"depends_on": getattr(arguments, "depends_on", ()), "lease_token": [call.lease_token]}
+    ids |= {"depends_on": list(getattr(arguments, "depends_on", ())), "lease_token": [token]}
     await call.services.agents.credentials.check_reach(call.bound_to, ids)
-    return call
+    return replace(call, lease_token=token)
 
 
 def _told(

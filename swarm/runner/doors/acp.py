@@ -169,7 +169,7 @@ class _AcpSession:
         self._updates = TurnUpdates(self._wanted.spent, f"{self._program} {named}")
         self._capabilities = object_of(answer.get("agentCapabilities"))
         self._methods = [one for one in answer.get("authMethods") or () if isinstance(one, dict)]
-        opening = {"cwd": str(self._wanted.cwd), "mcpServers": await self._mcp_servers()}
+        opening: dict[str, Any] = {"cwd": str(self._wanted.cwd), "mcpServers": await self._mcp_servers()}
         opening |= {} if self._wanted.trusts_repository else {"_meta": _OF_CLAUDE}
         if self._wanted.resume is not None:
             await self._resume(self._wanted.resume, opening)
