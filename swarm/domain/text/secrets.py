@@ -245,6 +245,8 @@ _KINDS: Final = (
     (re.compile(r"swarm_\Z"), "a token of the swarm"),
     (re.compile(r"PRIVATE KEY(?: BLOCK)?-----\s*\Z"), "a private key"),
     (re.compile(r"(?i)(?:passw|pwd|://\S*:)[^\n]*\Z"), "a password"),
+    (re.compile(r"(?i)tokens?\W*\Z"), "a token"),
+    (re.compile(r"(?i)keys?\W*\Z"), "a key"),
 )
 
 
