@@ -41,16 +41,26 @@ _LOGINS: Final = {
     "codex": ".codex/auth.json",
     "opencode": ".local/share/opencode/auth.json",
 }
-_SETTINGS: Final[Mapping[str, str]] = {".claude/settings.json": "{}\n", ".codex/config.toml": ""}
+_SETTINGS: Final[Mapping[str, str]] = {
+    ".claude/settings.json": "{}\n",
+    ".codex/config.toml": "",
+    **dict.fromkeys((".config/opencode/.gitignore", ".opencode/.gitignore"), "*\n"),  # it would write them itself
+}
 """Files that decide what a CLI may do, and what they contain at first."""
 
 _FIXED: Final = (
     *(f".claude/{name}" for name in ("agents", "commands", "output-styles", "plugins", "rules", "skills")),
     *(f".codex/{name}" for name in ("prompts", "rules", "skills")),
+    ".agents",
     ".config/opencode",
+    ".opencode",
 )
 """Folders of the same kind."""
 
+_NAMED: Final = (*STATE.values(), *_FIXED, *(f"{Path(name).parent}" for name in (*_SETTINGS, *_LOGINS.values())))
+_FOLDERS: Final = sorted({folder for name in _NAMED for folder in (Path(name), *Path(name).parents)})
+"""All folders that are known by name. Each is a mount of its own, so that a guest can put no link in its place, which
+would lead us outside at the next start."""
 
 _Shown = Path | tuple[Path, Path]
 """A file or a folder, and where it is in the sandbox: in the same place, or in another one."""
@@ -62,6 +72,7 @@ class Sandbox:
     def __init__(self, settings: RunnerSettings) -> None:
         self._home = settings.home
         self._state = settings.home / "cli"
+        self._folders = [self._state / folder for folder in _FOLDERS]
         own = Path(settings.environment.get("HOME", "/nonexistent"))
         roots = (own, own.resolve(), settings.home, *settings.private)
         self._private = {folder for root in roots for folder in (root, *root.parents)}
@@ -88,8 +99,7 @@ class Sandbox:
         words += ["--tmpfs", _TMP, "--dev", "/dev", "--proc", "/proc"]
         words += [word for shown in self._shown for word in shown]
         words += [word for one in readable for word in ("--ro-bind", *_ends(one))]
-        folders = [self._state, *(self._state / folder for folder in STATE.values() if folder)]
-        for one in (*folders, *writable):  # each folder by itself, so that none can be replaced by another one
+        for one in (*self._folders, *writable):
             words += ["--bind", *_ends(one)]
         kept: list[_Shown] = [
             (self._identity, self._state / ".gitconfig"),
@@ -115,8 +125,8 @@ class Sandbox:
 
     def _make(self, environment: Mapping[str, str]) -> Path:
         """Creates the folder for state, with the files that are read-only in the sandbox. Returns that for git."""
-        for folder in (*STATE.values(), *_FIXED):
-            (self._state / folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in self._folders:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, content in _SETTINGS.items():
             if not (self._state / name).is_file():
                 (self._state / name).write_text(content, encoding="utf-8")

@@ -82,10 +82,19 @@ def plants_state(folder: Path) -> None:
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_text("planted")
             written.append(name)
-    for path in (".claude", ".codex", ".config", ".config/opencode", ".codex/rules", ".claude/settings.json"):
+    names = [".claude", ".codex", ".config", ".config/opencode", ".codex/rules", ".claude/settings.json", ".opencode"]
+    names += [".local", ".local/share", ".local/share/opencode", ".local/state", ".cache", ".agents"]
+    for path in names:  # a link in place of a folder leads whoever uses it next
         with contextlib.suppress(OSError):
             (home / path).rename(home / (path + ".old"))
+            (home / path).symlink_to("/")
             written.append(f"moved {path}")
+    for path in (".claude/settings.json", ".codex/config.toml"):
+        tries = f"umount {home}/{path}; mount -o remount,rw,bind {home}/{path}; echo planted > {home}/{path}"
+        for how in (["sh", "-c", tries], ["unshare", "--map-root-user", "--mount", "sh", "-c", tries]):
+            with contextlib.suppress(OSError):
+                subprocess.run(how, capture_output=True, check=False)
+            written += [f"mounted {path}"] if "planted" in (home / path).read_text() else []
     _said(written=written)
 
 
