@@ -173,7 +173,7 @@ def _is_system(file: Path) -> bool:
 
 def _bind(path: Path) -> tuple[str, ...]:
     """Returns how to show a file or a folder; nothing for one of the system, and for a link."""
-    return () if _is_system(path) or path.is_symlink() else ("--ro-bind", str(path), str(path))
+    return () if _is_system(path) or path.is_symlink() else ("--ro-bind-try", str(path), str(path))
 
 
 def _ends(one: _Shown) -> tuple[str, str]:
