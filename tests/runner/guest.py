@@ -244,8 +244,9 @@ def _evil_repository(folder: Path, name: str) -> Path:
     evil = folder / "evil" if os.access(folder, os.W_OK) else Path("evil.git").absolute()
     shutil.rmtree(evil, ignore_errors=True)
     subprocess.run(["git", "clone", "--quiet", "--bare", ".", str(evil)], check=True)
-    with (evil / "config").open("a") as config:
-        config.write(_config(folder, name))
+    (evil / "config").write_text(
+        f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = {Path.cwd()}\n{_config(folder, name)}"
+    )
     _attributes(evil / "info" / "attributes")
     _hook(folder, name, evil / "hooks")
     return evil
@@ -268,7 +269,6 @@ def plants_commondir(folder: Path) -> None:
         _try((own / "config.worktree").write_text, _config(folder, "commondir"))
         if own != folder / "shop" / ".git":
             _try((own / "commondir").write_text, f"{evil}\n")
-    _try((folder / "shop" / ".git" / "worktrees").rename, folder / "shop" / ".git" / "moved")
     Path("new.txt").write_text("new\n")
     _said(done=True)
 
@@ -306,6 +306,7 @@ def plants_partial(folder: Path) -> None:
         _try(_as_version_1, own / "config")
     missing = "1" * 40
     subprocess.run(["git", "update-index", "--add", "--cacheinfo", f"100644,{missing},lost"], check=False)
+    subprocess.run(["git", "update-index", "--skip-worktree", "lost"], check=False)
     _said(done=True)
 
 
