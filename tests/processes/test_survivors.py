@@ -227,8 +227,6 @@ os.wait()
 def test_what_a_private_process_knows_is_not_read_by_programs_of_its_user(
     tmp_path: Path, how: str, *, is_read: bool
 ) -> None:
-    tmp_path: Path, how: str, *, is_read: bool
-) -> None:
     module = tmp_path / "supervisor.py"
     module.write_text(Path(str(supervisor.__file__)).read_text())
     is_root = os.getuid() == 0
