@@ -44,9 +44,14 @@ def workdirs(tmp_path: Path, repo: str | None) -> Workdirs:
 
 
 @pytest.mark.long
-@pytest.mark.req("RUN-02")
-async def test_the_answer_names_the_branch_and_its_changes_and_shows_the_diff(office: Office, repository: Path) -> None:
-    await office.start(fake("works"), repo=str(repository), show_diff=True)
+@pytest.mark.req("RUN-02", "SEC-08")
+@pytest.mark.parametrize("sandbox", [False, True])
+async def test_the_answer_names_the_branch_and_its_changes_and_shows_the_diff(
+    office: Office, repository: Path, *, sandbox: bool
+) -> None:
+    if sandbox and not shutil.which("bwrap"):
+        pytest.skip("NOT TESTED HERE: bubblewrap is not installed")
+    await office.start(fake("works"), repo=str(repository), show_diff=True, sandbox=sandbox)
     ts, task_id = await office.delegate(task="Write done.txt")
     task = await office.ended(task_id, "completed")
     await office.says(ts, "Wrote done.txt.", "1 file changed, 1 insertion(+)", ".diff")
