@@ -84,8 +84,9 @@ class Sandbox:
         kind = next((name for name in _LOGINS if name in (settings.provider, *Path(words[0]).name.split("-"))), "")
         self._login = (own / _LOGINS[kind], self._state / _LOGINS[kind]) if kind else None
         path = settings.environment.get("PATH", "")
-        named = [Path(settings.environment[name]) for name in CERTIFICATES if name in settings.environment]
-        self._shown = [*self._programs(words, path), *(_bind(one) for one in (*settings.readable, *named))]
+        named = {Path(settings.environment[name]) for name in CERTIFICATES if name in settings.environment}
+        seen = (*settings.readable, *named - self._private)
+        self._shown = [*self._programs(words, path), *map(_bind, seen)]
         self._identity = self._make(settings.environment)
 
     def wrap(self, writable: Iterable[Path], readable: Iterable[Path] = ()) -> tuple[str, ...]:
@@ -140,7 +141,7 @@ class Sandbox:
         first, *rest = words
         named = [Path(found).absolute() for found in (shutil.which(first, path=path),) if found]
         named += [Path(word) for word in rest if word.startswith("/") and Path(word).exists()]
-        for one in named:
+        for one in (file for file in named if file not in self._private):
             yield from self._program(one)
             if interpreter := _interpreter(one, path):
                 yield from self._program(interpreter)

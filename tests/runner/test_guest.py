@@ -238,3 +238,11 @@ def test_a_folder_with_secrets_in_it_cannot_be_shown(house: House, folder: str) 
     for named in ({"workdir": house.folder / folder}, {"readable": (house.folder / folder,)}):
         with pytest.raises(ConfigurationError, match="would show"):
             Sandbox(house.settings(**named))
+
+
+@in_sandbox
+def test_a_folder_with_secrets_is_not_shown_because_a_command_or_a_variable_names_it(house: House) -> None:
+    settings = house.settings(provider=f"command:cat {house.user}", environment={"SSL_CERT_DIR": str(house.user)})
+    box = Sandbox(settings)
+    script = ["cat", str(house.user / ".ssh/id_ed25519")]
+    assert subprocess.run([*box.wrap([]), *script], env=box.environment, capture_output=True, check=False).stdout == b""

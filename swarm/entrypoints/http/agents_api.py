@@ -53,7 +53,7 @@ def agent_router(services: Services, identities: Identities, warnings: Warnings 
         "/me/instance", routes.leave, methods=["DELETE"], status_code=HTTPStatus.NO_CONTENT, tags=["agent"],
         openapi_extra={"parameters": [INSTANCE | {"required": True}]}, responses=problems(401, 403, 422, 503),
     )  # fmt: skip
-    add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403))
+    add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403, 409))
     add("/agents", routes.everyone, response_model=Agents, tags=["operator"], responses=problems(401, 403))
     add(
         "/agents", routes.register, methods=["POST"], status_code=HTTPStatus.CREATED, response_model=RegisteredShape,
