@@ -129,10 +129,11 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
     if options.sandbox:
         check_sandbox()
     check_program(options.provider, environment)
-    check_trust(options.provider, repo=options.repo, sandbox=options.sandbox, trusted=options.trust_repository)
     become_private()
     settings, keys = _prepared(options.env)
-    asyncio.run(_serve(_wanted(name, options, settings, kind, environment), keys))
+    wanted = _wanted(name, options, settings, kind, environment)
+    check_trust(options.provider, repo=wanted.repo, sandbox=options.sandbox, trusted=options.trust_repository)
+    asyncio.run(_serve(wanted, keys))
 
 
 def _wanted(
