@@ -141,6 +141,7 @@ async def test_what_a_guest_plants_in_the_state_of_its_cli_is_no_setting_of_a_la
 
 
 @in_sandbox
+@pytest.mark.long
 @pytest.mark.parametrize("plant", guest.GIT_PLANTS)
 async def test_nothing_that_a_guest_plants_in_git_runs_outside_of_the_sandbox(house: House, plant: str) -> None:
     workdirs = house.workdirs(sandbox=True)
@@ -196,6 +197,7 @@ async def test_a_repository_that_borrows_its_objects_can_be_used(house: House) -
     assert ((await house.workdirs(sandbox=True).of("T:C:1.0", "Look")).path / "README").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plant", guest.GIT_PLANTS)
 async def test_without_a_sandbox_what_is_planted_in_git_is_not_run_by_the_runner(house: House, plant: str) -> None:
     workdirs = house.workdirs(sandbox=False)
