@@ -20,7 +20,7 @@ async def _list_tasks(call: CallContext, said: _ListTasks) -> FoundTasks:
     """List tasks, newest first. Leads see all tasks, workers those that they have or have created. Long texts
     (descriptions, results, errors) are cut to 1,000 characters that end in "…"; get-task returns the full text.
     """
-    found = await call.services.tasks.latest(call.agent, said.status, said.limit)
+    found = await call.services.tasks.latest(call.agent, said.status, said.limit, bound_to=call.bound_to)
     return shape(FoundTasks, tasks=found)
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from swarm.domain.errors import Invalid
 from swarm.domain.json_shapes import SharedFileShape, shape
+from swarm.domain.text.secrets import without_secrets
 from swarm.services.rules.fencing import ThreadReference
 from tools.tool import CallContext, McpTool, WritingArguments
 
@@ -21,6 +22,9 @@ class _SlackUploadFile(WritingArguments):
     name: Annotated[str, Field(max_length=1000, description="The file's name, such as 'report.csv', without a path.")]
     text: Annotated[str | None, Field(description="The content of a text file. Give this or content_base64.")] = None
     content_base64: Annotated[str | None, Field(description="The content of any other file, in base64.")] = None
+    redact: Annotated[bool, Field(description="Remove secrets from text. Otherwise a file with one is refused.")] = (
+        False
+    )
     title: Annotated[str | None, Field(max_length=1000, description="A title to show instead of the name.")] = None
     comment: Annotated[str | None, Field(max_length=10_000, description="A sentence to post with the file.")] = None
 
@@ -46,7 +50,7 @@ def _content(said: _SlackUploadFile) -> bytes:
         expected = "exactly one of text and content_base64"
         raise Invalid("The file's content is not clear.", fields={"text": expected, "content_base64": expected})
     if said.text is not None:
-        return said.text.encode()
+        return (without_secrets(said.text) if said.redact else said.text).encode()
     try:
         return base64.b64decode(said.content_base64 or "", validate=True)
     except ValueError as error:  # binascii.Error is a ValueError

@@ -15,7 +15,7 @@ async def _tray(call: CallContext, said: _Nothing) -> TrayShape:
     beginning of each; your open tasks by status; and how many threads you own. Previews are truncated; get the full
     text with read-inbox-message or read-messages.
     """
-    return tray_shape(await call.services.trays.of(call.agent))
+    return tray_shape(await call.services.trays.of(call.agent, call.bound_to))
 
 
 TOOL = McpTool(name="tray", arguments=_Nothing, result=TrayShape, run=_tray)

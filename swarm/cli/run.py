@@ -72,7 +72,14 @@ class _Options:
     it the CLI gets only HOME, PATH, LANG and TERM."""
 
     sandbox: _Flag = False
-    """Run the CLI with bubblewrap: only its work directory and its own state can be written; the network is left."""
+    """Run the CLI with bubblewrap: it sees the system, its work and its own state, and nothing else; the network is
+    left."""
+
+    readable: Annotated[tuple[Path, ...], Parameter(negative=())] = ()
+    """With --sandbox, a folder that the CLI may also read, such as that of a compiler; may be given several times."""
+
+    trust_repository: _Flag = False
+    """Let settings of the repository run programs: hooks and plugins of the CLI, filters of git."""
 
     silence_limit: float | None = None
     """End a run without output for so many seconds. People see after 3 minutes that there is none."""
@@ -115,15 +122,19 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
     name
         The worker's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
     """
-    from swarm.runner.environment import check_program, check_sandbox, cli_environment
+    from swarm.processes.supervisor import become_private
+    from swarm.runner.environment import check_program, check_sandbox, check_trust, cli_environment
     from swarm.runner.settings import kind_of
 
     kind, environment = kind_of(options.provider), cli_environment(os.environ, options.env)
     if options.sandbox:
         check_sandbox()
     check_program(options.provider, environment)
+    become_private()
     settings, keys = _prepared(options.env)
-    asyncio.run(_serve(_wanted(name, options, settings, kind, environment), keys))
+    wanted = _wanted(name, options, settings, kind, environment)
+    check_trust(options.provider, repo=wanted.repo, sandbox=options.sandbox, trusted=options.trust_repository)
+    asyncio.run(_serve(wanted, keys))
 
 
 def _wanted(
@@ -146,6 +157,9 @@ def _wanted(
         show_diff=options.show_diff,
         environment=environment,
         sandbox=options.sandbox,
+        readable=tuple(one.expanduser().resolve() for one in options.readable),
+        private=(settings.home.expanduser().resolve(),),
+        trust_repository=options.trust_repository,
         silence_limit_seconds=_positive("--silence-limit", options.silence_limit),
         cost_limit_dollars=_positive("--cost-limit", options.cost_limit),
     )
@@ -184,6 +198,7 @@ def _base_prompt(settings: Settings) -> str:
 async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
     from swarm.domain.text import secrets
     from swarm.runner.coordinator import CoordinatorConnection
+    from swarm.runner.environment import unbound
     from swarm.runner.home import RunnerHome
     from swarm.runner.runner import Runner
     from swarm.runner.settings import door_of
@@ -202,7 +217,9 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
                 return
             await coordinator.leave()  # an earlier process of this instance has no work any more
             works = f"{wanted.name} works with {wanted.provider} for {wanted.url}. Ctrl-C stops."
-            announce = partial(Terminal().print, works, soft_wrap=True)
+            operator_file = wanted.private[0] / "operator.token"
+            warning = unbound(wanted.provider, sandbox=wanted.sandbox, operator_file=operator_file)
+            announce = partial(Terminal().print, f"{works}\n{warning}".rstrip(), soft_wrap=True)
             await Runner(wanted, coordinator, door).serve(stopping, at_once, announce)
 
 

@@ -89,5 +89,5 @@ def runner_arguments(folder: Path, url: str) -> list[str]:
     cli = shlex.join([sys.executable, "-P", "-m", "swarm.demo.agents.coding_cli", str(folder / "sessions")])
     return [
         "swarm.cli.main", "run", CODER, "--provider", f"acp:{cli}", "--url", url, "--repo", str(folder / _REPOSITORY),
-        "--show-diff", "--max-concurrent", str(_MOST_AT_ONCE), "--home", str(folder / "runner"),
+        "--trust-repository", "--show-diff", "--max-concurrent", str(_MOST_AT_ONCE), "--home", str(folder / "runner"),
     ]  # fmt: skip

@@ -178,6 +178,12 @@ class LeaseShape(TypedDict):
     expires_at: str
 
 
+class TriggerLeaseShape(LeaseShape):
+    """The lease of a trigger. The key is a bearer token for the program that does the work, and ends with the lease."""
+
+    key: str
+
+
 class NoticeShape(TypedDict):
     """A notice: the event, its cause, the related inbox message, task or agent message, and a text."""
 
@@ -241,7 +247,7 @@ class TriggerShape(TypedDict):
     created_at: str
     attempt: int
     due_at: str
-    lease: LeaseShape
+    lease: TriggerLeaseShape
     prompt: str
     thread: ThreadShape | None
     thread_context: list[MessageShape]

@@ -25,7 +25,7 @@ KILL_SECONDS = 5.0
 """The time limit for killing. A process that waits for a dead disk or network mount cannot be ended at all."""
 
 _LINUX = sys.platform == "linux"
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _READ_BYTES = 1 << 18
 _LOOK_SECONDS = 0.02  # seconds between two rounds of killing
 _IGNORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT}
@@ -101,6 +101,12 @@ def kill_descendants(seconds: float = 0.5) -> None:
 def become_subreaper() -> None:
     """Makes this process adopt all orphans among its descendants from now on."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def become_private() -> None:
+    """Keeps other processes of this user from reading this one's memory and environment. Programs that it starts are
+    as readable as usual."""
+    _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -329,6 +335,7 @@ def main(control: int) -> None:
     os.set_inheritable(control, False)
     for number in _IGNORED:  # signals that a program may send; the owner must detect SIGKILL and SIGSTOP
         signal.signal(number, signal.SIG_IGN)
+    become_private()  # the specification has the program's environment
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the owner's thread may have blocked some signals
     become_subreaper()
     # Without this signal, a supervisor stopped by its program would outlive a dead owner.

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -20,7 +19,6 @@ from swarm.processes.background import BackgroundTasks
 from swarm.processes.child import to_the_end
 from swarm.runner.asks import HumanAsks
 from swarm.runner.coordinator import CoordinatorConnection
-from swarm.runner.environment import sandbox
 from swarm.runner.output import RunOutput
 from swarm.runner.port import (
     CliDoor,
@@ -37,8 +35,9 @@ from swarm.runner.port import (
     TurnOutcome,
     UsageReported,
 )
+from swarm.runner.sandbox import Sandbox
 from swarm.runner.sessions import KeptSession, Sessions
-from swarm.runner.settings import RunnerSettings, kind_of
+from swarm.runner.settings import RunnerSettings
 from swarm.runner.watch import SilenceWatch
 from swarm.runner.workdirs import Workdir, Workdirs
 
@@ -61,20 +60,27 @@ class RunContext:
     door: CliDoor
     sessions: Sessions
     workdirs: Workdirs
+    sandbox: Sandbox | None = None
 
 
 class Conversation:
     """A conversation with a CLI in the session of a thread, whose lock the run holds."""
 
     def __init__(
-        self, context: RunContext, key: str, lease_token: str, workdir: Workdir, output: RunOutput, asks: HumanAsks
+        self,
+        context: RunContext,
+        key: str,
+        lease: Mapping[str, str],
+        workdir: Workdir,
+        output: RunOutput,
+        asks: HumanAsks,
     ) -> None:
         self.preface = ""  # what the runner itself has said before the CLI
         self.refused_tools: set[str] = set()
         self.is_lost = False  # nobody may hear of a turn any more, so it gets no time to end
         self._context, self._settings = context, context.settings
         self._key = key
-        self._lease_token = lease_token
+        self._lease = lease
         self._workdir = workdir
         self._output = output
         self._asks = asks
@@ -106,12 +112,13 @@ class Conversation:
         self._spent_before = kept.spent if kept and resume else UsageReported()
         wanted = SessionWanted(
             cwd=self._workdir.path,
-            environment=self._settings.environment,
-            mcp=self._context.coordinator.mcp(self._lease_token),
+            environment=(self._context.sandbox or self._settings).environment,
+            mcp=self._context.coordinator.mcp(self._lease),
             system_prompt=self._settings.system_prompt,
             resume=resume,
             spent=self._spent_before,
-            wrap=self.wrap,
+            wrap=self._context.workdirs.wrap(self._workdir),
+            trusts_repository=self._settings.trust_repository,
             cost_limit_dollars=self._settings.cost_limit_dollars,
         )
         try:
@@ -233,15 +240,6 @@ class Conversation:
         spent = {name: (before[name] or 0) + told[name] for name in _SPENT if told.get(name) is not None}
         if self._session and spent:
             self._keep(self._session, turns=0, **spent)
-
-    @property
-    def wrap(self) -> tuple[str, ...]:
-        """The command of the sandbox; empty without one."""
-        if not self._settings.sandbox:
-            return ()
-        user_home = Path(self._settings.environment.get("HOME", "/nonexistent"))
-        writable = (self._workdir.path, *self._workdir.shared)
-        return sandbox(kind_of(self._settings.provider), self._settings.home, writable, user_home)
 
     async def cut_off(self, reason: str) -> None:
         """Ends the current turn because of ``reason``. A CLI that does not end it in time is ended itself."""

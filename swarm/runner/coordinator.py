@@ -62,7 +62,6 @@ class CoordinatorConnection:
 
     def __init__(self, base_url: str, token: str, instance: str) -> None:
         self.base_url = base_url.rstrip("/")
-        self._token = token
         self._http = httpx2.AsyncClient(
             base_url=self.base_url,
             headers={"Authorization": f"Bearer {token}", INSTANCE_HEADER: instance},
@@ -153,9 +152,9 @@ class CoordinatorConnection:
         with suppress(SwarmError):  # an older coordinator, or none: the instance counts as gone after a lease
             await self._json("DELETE", "/me/instance")
 
-    def mcp(self, lease_token: str) -> McpAccess:
-        """Returns how a CLI reaches the MCP server under a lease."""
-        headers = {"Authorization": f"Bearer {self._token}", LEASE_HEADER: lease_token}
+    def mcp(self, lease: Mapping[str, str]) -> McpAccess:
+        """Returns how a CLI reaches the MCP server under a lease: with its key, not with the agent's token."""
+        headers = {"Authorization": f"Bearer {lease['key']}", LEASE_HEADER: lease["token"]}
         return McpAccess(url=f"{self.base_url}/mcp", headers=headers)
 
     async def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:

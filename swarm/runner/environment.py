@@ -1,4 +1,4 @@
-"""What a CLI gets of this machine: a clean environment, and with ``--sandbox`` a read-only file system.
+"""What a CLI gets of this machine: a clean environment, and what ``--sandbox`` needs to be there.
 
 A CLI gets the variables that it needs to run, and those that the operator names. Nothing else of the runner's
 environment reaches it, since that may contain tokens.
@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from swarm.domain.errors import ConfigurationError
-from swarm.runner.settings import program_of
+from swarm.runner.sandbox import CERTIFICATES
+from swarm.runner.settings import kind_of, program_of
 
-_PASSED: Final = ("HOME", "PATH", "LANG", "TERM")
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_PASSED: Final = ("HOME", "PATH", "LANG", "TERM", *CERTIFICATES, *_PROXIES, *(name.lower() for name in _PROXIES))
 
-_TMP: Final = "/tmp"  # noqa: S108 -- the sandbox has its own
 
-_STATE: Final[Mapping[str, tuple[str, ...]]] = {
-    "claude": (".claude", ".claude.json", ".cache/claude"),
-    "codex": (".codex",),
-    "opencode": (".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"),
-    "acp": (".claude", ".claude.json", ".codex", ".config/opencode", ".local/share/opencode", ".local/state/opencode"),
-    "command": (),
-}
-"""Where each kind of CLI keeps its sessions and its login, below the home folder of the user."""
+_LEAVES_ALONE: Final = (("claude", "claude"), ("acp", "claude-agent-acp"))
+"""The kinds and programs that can be told to leave the settings of a repository alone, and are."""
 
 
 def cli_environment(own: Mapping[str, str], named: Iterable[str]) -> dict[str, str]:
@@ -50,6 +44,30 @@ def check_program(provider: str, environment: Mapping[str, str]) -> None:
         )
 
 
+def check_trust(provider: str, *, repo: str | None, sandbox: bool, trusted: bool) -> None:
+    """Raises ConfigurationError for a CLI that would run what the settings of a repository name, without a sandbox."""
+    if repo and not sandbox and not trusted and (kind_of(provider), _name(provider)) not in _LEAVES_ALONE:
+        raise ConfigurationError(
+            f"{provider.partition(' ')[0]} runs what the settings of a repository name (plugins, servers, scripts), "
+            "before anybody is asked.",
+            hint="Add --sandbox, or --trust-repository if you trust everybody who writes to this repository.",
+        )
+
+
+def _name(provider: str) -> str:
+    return program_of(provider).rpartition("/")[2]
+
+
+def unbound(provider: str, *, sandbox: bool, operator_file: Path) -> str:
+    """Returns what it means that a CLI has no sandbox on the coordinator's machine; empty elsewhere, and with one."""
+    if sandbox or not operator_file.exists():
+        return ""
+    return (
+        f"No --sandbox: {program_of(provider)} runs as you on the coordinator's machine. It can read {operator_file} "
+        "and decide as the operator, so approvals do not bind it."
+    )
+
+
 def check_sandbox() -> None:
     """Raises ConfigurationError if this machine has no sandbox."""
     if not shutil.which("bwrap"):
@@ -57,24 +75,3 @@ def check_sandbox() -> None:
             "--sandbox needs bubblewrap, which is not installed on this machine.",
             hint="Install it (apt install bubblewrap; Linux only), or use a container instead of --sandbox.",
         )
-
-
-def sandbox(kind: str, hidden: Path, writable: Iterable[Path], user_home: Path) -> tuple[str, ...]:
-    """Returns the command that starts a program in a sandbox, to which the program's own command is appended.
-
-    The file system is read-only except ``writable``, a private /tmp, and the CLI's own state below ``user_home``; the
-    folder ``hidden`` is empty. The network is left. Missing folders of the state are created: a CLI that has not been
-    used before could not create them itself, and would lose its sessions.
-    """
-    state = [user_home / name for name in _STATE[kind]]
-    if kind != "acp":  # nobody knows which of them an agent uses
-        for folder in state:
-            if folder.suffix != ".json":
-                with suppress(OSError):  # where the user has no home folder, there is nothing to keep
-                    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    shown = [path for path in (*state, *writable) if path.exists()]
-    binds = [word for path in shown for word in ("--bind", str(path), str(path))]
-    return (
-        "bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev",
-        "--proc", "/proc", "--tmpfs", _TMP, "--tmpfs", str(hidden), *binds, "--",
-    )  # fmt: skip

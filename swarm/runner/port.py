@@ -123,7 +123,7 @@ class McpAccess:
     """The coordinator's MCP server for this run."""
 
     url: str
-    headers: Mapping[str, str] = field(repr=False)  # with the agent's token and the lease
+    headers: Mapping[str, str] = field(repr=False)  # with the key of the lease
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,6 +136,7 @@ class SessionWanted:
     system_prompt: str
     resume: str | None = None  # the session's id; None: a new session
     wrap: tuple[str, ...] = ()  # the sandbox's command up to its "--"; the CLI's command is appended
+    trusts_repository: bool = False  # its settings that run programs count
     spent: UsageReported = UsageReported()  # what earlier runs of the session to resume have used
     cost_limit_dollars: float | None = None  # for CLIs that limit the cost themselves
 

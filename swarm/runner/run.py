@@ -21,6 +21,7 @@ from typing import Any, Final
 import structlog
 
 from swarm.domain.errors import SwarmError
+from swarm.domain.text.secrets import without_secrets
 from swarm.processes.background import BackgroundTasks
 from swarm.processes.child import to_the_end
 from swarm.runner.asks import HumanAsks
@@ -130,7 +131,7 @@ class Run:
             workdir = await self._context.workdirs.of(self.key, self._subject())
             kept = _kept(workdir)
             talk = self._conversation = Conversation(
-                self._context, self.key, self.token, workdir, self._output, self._asks
+                self._context, self.key, self._trigger["lease"], workdir, self._output, self._asks
             )
             async with talk.opened():
                 await self._end(talk, await self._converse(talk), workdir)
@@ -203,10 +204,12 @@ class Run:
             case Over():
                 await self._settle_lease("done")
             case Answered(rest=rest, result=result):
-                changed = await self._changes(workdir, talk.wrap)
+                changed = await self._changes(workdir)
                 await self._done(rest + changed, result + changed)
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
+                with suppress(GitFailed):  # the reason counts; the folder is kept in any case
+                    await self._context.workdirs.publish(workdir)
                 await self._not_done(reason + _kept(workdir), rest)
 
     async def _done(self, text: str, result: str) -> None:
@@ -231,11 +234,11 @@ class Run:
             await self._tool("task-fail", task_id=self.task_id, error=reason)
         await self._settle_lease("done")
 
-    async def _changes(self, workdir: Workdir, wrap: tuple[str, ...]) -> str:
+    async def _changes(self, workdir: Workdir) -> str:
         """Returns a sentence about the branch, and shows its diff in the thread if the operator wants that."""
         message = f"Work of {self._settings.name} on {self._subject()}"
         try:
-            changes = await self._context.workdirs.changes(workdir, wrap, message)
+            changes = await self._context.workdirs.changes(workdir, message)
         except GitFailed as error:
             return f"\n\nThe branch could not be read: {error.message}"
         if changes is None or not changes.summary:
@@ -243,7 +246,8 @@ class Run:
         if self._settings.show_diff and self._output.is_streamed:
             name = f"{changes.branch.rpartition('/')[2]}.diff"
             with suppress(Refused):  # where people must not see a file, or the work is over
-                await self._tool("slack-upload-file", **self._about(), name=name, text=changes.diff[:_DIFF_CHARACTERS])
+                text = without_secrets(changes.diff[:_DIFF_CHARACTERS])
+                await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
         return f"\n\nBranch `{changes.branch}`: {changes.summary}."
 
     async def _is_settled(self, inbox_message_id: str | None = None) -> bool:

@@ -29,6 +29,7 @@ from swarm.runner.conversation import RunContext
 from swarm.runner.coordinator import POLL_SECONDS, CoordinatorConnection, Refused, Trigger, Unreachable
 from swarm.runner.port import CliDoor
 from swarm.runner.run import Run, Stop
+from swarm.runner.sandbox import Sandbox
 from swarm.runner.sessions import Sessions, thread_key
 from swarm.runner.settings import RunnerSettings
 from swarm.runner.watch import Breaker
@@ -56,12 +57,15 @@ class Runner:
     def __init__(self, settings: RunnerSettings, coordinator: CoordinatorConnection, door: CliDoor) -> None:
         self._settings = settings
         self._coordinator = coordinator
+        sandbox = Sandbox(settings) if settings.sandbox else None
         workdirs = Workdirs(
             settings.home,
             settings.name,
             repo=settings.repo,
             shared=settings.workdir,
             environment=settings.environment,
+            sandbox=sandbox,
+            trusted=settings.trust_repository,
         )
         self._context = RunContext(
             settings=settings,
@@ -69,6 +73,7 @@ class Runner:
             door=door,
             sessions=Sessions(settings.home),
             workdirs=workdirs,
+            sandbox=sandbox,
         )
         self._ready: Callable[[], object] = lambda: None
         self._breaker = Breaker(settings.pause_seconds)

@@ -58,6 +58,9 @@ class RunnerSettings:
     show_diff: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the CLI, complete
     sandbox: bool = False
+    readable: tuple[Path, ...] = ()  # what the CLI sees in the sandbox besides its work
+    private: tuple[Path, ...] = ()  # folders that no sandbox may show, such as the coordinator's
+    trust_repository: bool = False  # settings of the repository that run programs count
     cost_limit_dollars: float | None = None
     silence_seconds: float = 180.0  # after this time without output people are told
     silence_limit_seconds: float | None = None  # after this time the run is ended
@@ -88,8 +91,13 @@ def door_of(provider: str) -> CliDoor:
 
 def program_of(provider: str) -> str:
     """Returns the program that a provider starts, as a name or a path. Raises ConfigurationError like `door_of`."""
+    return program_words(provider)[0]
+
+
+def program_words(provider: str) -> list[str]:
+    """Returns the words of the command that a provider starts, as far as it is known. Raises like `program_of`."""
     kind = kind_of(provider)
-    return (_command(provider) or [_PROGRAMS.get(kind, kind)])[0]
+    return _command(provider) or [_PROGRAMS.get(kind, kind)]
 
 
 def _command(provider: str) -> list[str]:

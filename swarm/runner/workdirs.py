@@ -4,8 +4,12 @@ A thread keeps its folder, so that a follow-up finds the work. The branch of a w
 When a run ends well, what it has not committed is committed to the branch; after a failure everything stays as it is.
 Worktrees that have changed nothing, or whose branch is merged, are removed after some days; others are never removed.
 
-git runs without hooks and without the operator's own environment. With a sandbox it runs inside, since the CLI may have
-written the repository's settings.
+git runs without hooks and without the operator's own environment, and is told where the repository is, so that a
+planted `.git` counts for nothing. What the repository's own settings could still run (filters, files to include) is
+refused, unless the repository is trusted.
+
+In a sandbox a CLI has no worktree, because whoever can write refs of a repository can plant what its owner's git runs
+next: a thread has a clone, which git touches in the sandbox only. The commits leave it as a bundle, which is data.
 """
 
 from __future__ import annotations
@@ -14,22 +18,40 @@ import asyncio
 import hashlib
 import os
 import re
+import shutil
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import structlog
 
 from swarm.domain.errors import SwarmError
 from swarm.processes.captured import Ran, run_program
+from swarm.processes.child import Child, to_the_end
+from swarm.runner.sandbox import Sandbox
 
 _GIT_SECONDS: Final = 600.0
 _MOST_BYTES: Final = 600_000
 _DAY_SECONDS: Final = 86_400
-_SAFE: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false")
-_PLAIN_DIFF: Final = ("--no-ext-diff", "--no-textconv", "--no-color")
+_SAFE: Final = (
+    "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
+    "-c", "core.alternateRefsCommand=", "-c", "submodule.recurse=false", "-c", "diff.ignoreSubmodules=dirty",
+)  # fmt: skip
+_PLAIN_DIFF: Final = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty")
+_OFFLINE: Final = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
+"""Keeps git from fetching what a partial clone lacks, for which the repository's settings name programs."""
+
+_RUNS_PROGRAMS: Final = re.compile(r"filter\..+\.(?:clean|smudge|process)|include(?:if\..+)?\.path")
+_OF_CLONES: Final = re.compile(
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
+    r"|remote\.origin\.(?:url|fetch)|branch\..+\.(?:remote|merge)|extensions\.(?:objectformat|refstorage)"
+)
+"""The settings that ``git clone`` writes."""
+
 _ORIGIN: Final = "refs/remotes/origin/HEAD"
 
 _log = structlog.get_logger(__name__)
@@ -48,7 +70,8 @@ class Workdir:
     path: Path
     branch: str | None = None
     base: str | None = None
-    shared: tuple[Path, ...] = ()  # folders beside it that the work must be able to write
+    git: Mapping[str, str] = field(default_factory=dict)  # variables that say where its repository is
+    shown: tuple[Path, ...] = ()  # folders beside it that are seen in the sandbox
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,10 +84,24 @@ class Changes:
 
 
 class Workdirs:
-    """The folders of a runner. ``repo`` is a repository's path or URL; ``shared`` is one folder for all runs."""
+    """The folders of a runner. ``repo`` is a repository's path or URL; ``shared`` is one folder for all runs.
 
-    def __init__(self, home: Path, name: str, *, repo: str | None, shared: Path | None, environment: Mapping[str, str]):
-        self._folder = home / "work"
+    With ``trusted``, what the settings of the repository run is run.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        name: str,
+        *,
+        repo: str | None,
+        shared: Path | None,
+        environment: Mapping[str, str],
+        sandbox: Sandbox | None = None,
+        trusted: bool = False,
+    ) -> None:
+        self._home, self._sandbox, self._is_trusted = home, sandbox, trusted
+        self._folder = home / ("rooms" if sandbox and repo else "work")
         self._repos = home / "repos"
         self._name = name
         self._repo, self._shared = repo, shared
@@ -81,24 +118,73 @@ class Workdirs:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             return Workdir(path=path)
         async with self._preparing:
-            return await self._worktree(self._folder / _slug(key), f"swarm/{_slug(subject, key)}")
+            path, branch = self._folder / _slug(key), f"swarm/{_slug(subject, key)}"
+            return await (self._clone(path, branch) if self._sandbox else self._worktree(path, branch))
 
-    async def changes(self, workdir: Workdir, wrap: Sequence[str], message: str) -> Changes | None:
+    def wrap(self, workdir: Workdir) -> tuple[str, ...]:
+        """Returns the command of the sandbox around a folder; empty without one."""
+        return self._sandbox.wrap([workdir.path], workdir.shown) if self._sandbox else ()
+
+    async def changes(self, workdir: Workdir, message: str) -> Changes | None:
         """Commits what is left and returns what the branch has changed; None without a worktree. Raises GitFailed."""
         if workdir.branch is None or workdir.base is None:
             return None
-        await self._git(workdir.path, "add", "--all", wrap=wrap)
-        if await self._git(
-            workdir.path, "diff", "--cached", "--name-only", wrap=wrap
-        ):  # of a submodule, its commit only
+        await self._check_settings(workdir.path, workdir)
+        await self._add(workdir)
+        if await self._git(workdir.path, "diff", "--cached", "--name-only", within=workdir):
             who = ("-c", f"user.name={self._name}", "-c", f"user.email={self._name}@swarm.invalid")
             how = ("--quiet", "--no-verify", "--no-gpg-sign")  # nobody is there who could unlock a key
-            await self._git(workdir.path, *who, "commit", *how, "--message", message, wrap=wrap)
-        span = (await self._common(workdir.path, workdir.base, wrap), "HEAD")
-        summary = await self._git(workdir.path, "diff", *_PLAIN_DIFF, "--shortstat", *span, wrap=wrap)
-        diff = await self._git(workdir.path, "diff", *_PLAIN_DIFF, *span, wrap=wrap) if summary else ""
-        branch = await self._branch(workdir.path, workdir.branch, wrap)
-        return Changes(branch=branch, summary=summary.strip(), diff=diff)
+            await self._git(workdir.path, *who, "commit", *how, "--message", message, within=workdir)
+        span = (await self._common(workdir, workdir.base), "HEAD")
+        summary = await self._git(workdir.path, "diff", *_PLAIN_DIFF, "--shortstat", *span, within=workdir)
+        diff = await self._git(workdir.path, "diff", *_PLAIN_DIFF, *span, within=workdir) if summary else ""
+        branch = await self.publish(workdir) if self._sandbox else await self._branch(workdir, workdir.branch)
+        return Changes(branch=branch or workdir.branch, summary=summary.strip(), diff=diff)
+
+    async def publish(self, workdir: Workdir) -> str | None:
+        """Hands the commits of a clone to the repository, if there are any. Returns the branch. Raises GitFailed.
+
+        A branch that somebody else has moved meanwhile stays, and the commits get one named after it and their last.
+        """
+        if self._sandbox is None or workdir.branch is None or workdir.base is None:
+            return None
+        repository = await self._repository()
+        commit = (await self._git(workdir.path, "rev-parse", "HEAD", within=workdir)).strip()
+        if not await self._git(workdir.path, "rev-list", "--max-count=1", commit, f"^{workdir.base}", within=workdir):
+            return None
+        with tempfile.NamedTemporaryFile(dir=self._home, prefix=".bundle-") as bundle:
+            await self._bundle(workdir, bundle)
+            for ref in (workdir.branch, f"{workdir.branch}-{commit[:7]}"):
+                fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", bundle.name)
+                try:
+                    await self._git(repository, *fetch, f"HEAD:refs/heads/{ref}", protocols="file")
+                    return ref
+                except GitFailed as error:
+                    refused = error
+        raise refused
+
+    async def _bundle(self, workdir: Workdir, file: IO[bytes]) -> None:
+        """Writes the commits since the base into a file. Nothing of the clone is read outside of the sandbox."""
+        argv = [*self.wrap(workdir), "git", *_SAFE, "bundle", "create", "--quiet", "-", "HEAD", f"^{workdir.base}"]
+        environment = self._of(workdir)
+        child = await Child.start(argv, cwd=workdir.path, env=environment, stdout=file, grace_seconds=1.0)
+        try:
+            async with asyncio.timeout(_GIT_SECONDS):
+                await child.ended.wait()
+        finally:
+            await to_the_end(child.kill())
+            child.close()
+        if child.code != 0:
+            raise GitFailed("git bundle failed: the commits cannot be read.")
+
+    async def _add(self, workdir: Workdir) -> None:
+        """Stages everything; of a submodule its commit only, because git would ask the submodule's own repository."""
+        entries = (await self._git(workdir.path, "ls-files", "--stage", "-z", within=workdir)).split("\0")
+        parts = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
+        others = [f":(top,exclude,literal){part}" for part in parts]
+        await self._git(workdir.path, "add", "--all", "--", ":(top)", *others, within=workdir)
+        if there := [part for part in parts if (workdir.path / part / ".git").exists()]:
+            await self._git(workdir.path, "update-index", "--", *there, within=workdir)
 
     async def tidy(self, keep_seconds: float) -> list[Path]:
         """Removes old worktrees that have nothing of their own. Returns them. Never raises for a single one."""
@@ -111,11 +197,16 @@ class Workdirs:
         try:
             async with self._preparing:
                 repository = await self._repository()
-                branch = (await self._git(path, "rev-parse", "--abbrev-ref", "HEAD")).strip()
                 base = await self._base(repository)
-                own = await self._git(path, "rev-list", "--max-count=1", "HEAD", f"^{base}")
-                if own or await self._git(path, "status", "--porcelain"):
+                workdir = self._found(path, await self._common_dir(repository))
+                await self._check_settings(path, workdir)
+                branch = (await self._git(path, "rev-parse", "--abbrev-ref", "HEAD", within=workdir)).strip()
+                own = await self._git(path, "rev-list", "--max-count=1", "HEAD", f"^{base}", within=workdir)
+                if own or await self._git(path, "status", "--porcelain", within=workdir):
                     return False
+                if self._sandbox:
+                    await asyncio.to_thread(shutil.rmtree, path)
+                    return True
                 await self._git(repository, "worktree", "remove", str(path))
                 if branch.startswith("swarm/"):
                     await self._git(repository, "branch", "--delete", "--force", branch)
@@ -124,9 +215,55 @@ class Workdirs:
             _log.warning("A worktree was not removed.", action="runner_worktree", path=str(path), error=str(error))
             return False
 
+    async def _clone(self, path: Path, branch: str) -> Workdir:
+        """Returns the clone of a thread, in the sandbox. It reads the objects of the repository where these are."""
+        repository = await self._repository()
+        common, base = await self._common_dir(repository), await self._base(repository)
+        workdir = self._found(path, common)
+        if not (path / ".git" / "HEAD").exists():
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 -- a moment
+            whole = replace(workdir, git={}, shown=(common, *workdir.shown))
+            clone = ("clone", "--quiet", "--shared", "--no-checkout", "--", str(common), ".")
+            await self._git(path, *clone, within=whole, protocols="file")
+            there = await self._git(repository, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
+            await self._git(path, "checkout", "--quiet", "-B", branch, there.strip() or base, within=workdir)
+        os.utime(path)  # it is in use, so it is not removed as an old one
+        return replace(workdir, branch=branch, base=await self._common(workdir, base))
+
+    def _found(self, path: Path, common: Path) -> Workdir:
+        """Returns a folder with the variables that say where its repository is, whatever its `.git` says."""
+        if self._sandbox:
+            own = {"GIT_DIR": str(path / ".git"), "GIT_COMMON_DIR": str(path / ".git"), "GIT_WORK_TREE": str(path)}
+            return Workdir(path=path, git=own, shown=_objects(common))
+        for name in (common / "worktrees").glob("*/gitdir"):
+            if name.read_text(errors="replace").strip() == str(path / ".git"):
+                own = {"GIT_DIR": str(name.parent), "GIT_COMMON_DIR": str(common), "GIT_WORK_TREE": str(path)}
+                return Workdir(path=path, git=own)
+        raise GitFailed("The repository does not know the worktree of this thread any more.")
+
+    async def _common_dir(self, repository: Path) -> Path:
+        return Path((await self._git(repository, "rev-parse", "--path-format=absolute", "--git-common-dir")).strip())
+
+    async def _check_settings(self, cwd: Path, within: Workdir | None = None, *, is_clone: bool = False) -> None:
+        """Raises GitFailed if the repository's own settings would run a program that no option of ours prevents."""
+        if self._is_trusted or (self._sandbox and within):
+            return
+        listed = await self._git(cwd, "config", "--list", "--null", "--name-only", "--show-scope", within=within)
+        words = listed.split("\0")
+        names = [name for scope, name in zip(words[::2], words[1::2], strict=False) if scope in ("local", "worktree")]
+        wrong = [
+            name for name in names if not _OF_CLONES.fullmatch(name) and (is_clone or _RUNS_PROGRAMS.fullmatch(name))
+        ]
+        if wrong:
+            raise GitFailed(
+                f"The repository's own settings may run a program ({wrong[0]}), so nothing was done with it.",
+                hint="Look at its .git/config. If it is as you want it, start the runner with --trust-repository.",
+            )
+
     async def _worktree(self, path: Path, branch: str) -> Workdir:
         repository = await self._repository()
-        common = Path((await self._git(repository, "rev-parse", "--path-format=absolute", "--git-common-dir")).strip())
+        common = await self._common_dir(repository)
+        await self._check_settings(repository)
         if not (path / ".git").exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             await self._git(repository, "worktree", "prune")
@@ -136,24 +273,24 @@ class Workdirs:
             await self._git(repository, "worktree", "add", "--quiet", *new)
         else:  # of earlier work in this thread
             os.utime(path)  # it is in use, so it is not removed as an old one
-            branch = await self._branch(path, branch)
-        base = await self._common(path, await self._base(repository))
-        return Workdir(path=path, branch=branch, base=base, shared=(common,))
+        workdir = self._found(path, common)
+        branch = await self._branch(workdir, branch)
+        return replace(workdir, branch=branch, base=await self._common(workdir, await self._base(repository)))
 
-    async def _branch(self, path: Path, name: str, wrap: Sequence[str] = ()) -> str:
+    async def _branch(self, workdir: Workdir, name: str) -> str:
         """Returns the branch of a worktree. If a CLI has left the branch, its commits get one whose name begins with
         ``name``, so that people find them."""
-        branch = (await self._git(path, "rev-parse", "--abbrev-ref", "HEAD", wrap=wrap)).strip()
+        branch = (await self._git(workdir.path, "rev-parse", "--abbrev-ref", "HEAD", within=workdir)).strip()
         if branch != "HEAD":
             return branch
-        commit = (await self._git(path, "rev-parse", "--short", "HEAD", wrap=wrap)).strip()
-        await self._git(path, "branch", "--force", f"{name}-{commit}", "HEAD", wrap=wrap)
+        commit = (await self._git(workdir.path, "rev-parse", "--short", "HEAD", within=workdir)).strip()
+        await self._git(workdir.path, "branch", "--force", f"{name}-{commit}", "HEAD", within=workdir)
         return f"{name}-{commit}"
 
-    async def _common(self, path: Path, base: str, wrap: Sequence[str] = ()) -> str:
+    async def _common(self, workdir: Workdir, base: str) -> str:
         """Returns the commit at which a worktree has left ``base``; without a common history, ``base`` itself."""
         try:
-            return (await self._git(path, "merge-base", "HEAD", base, wrap=wrap)).strip()
+            return (await self._git(workdir.path, "merge-base", "HEAD", base, within=workdir)).strip()
         except GitFailed:
             return base
 
@@ -164,11 +301,14 @@ class Workdirs:
             return local
         clone = self._repos / hashlib.sha256(self._repo.encode()).hexdigest()[:16]
         if clone.exists():
-            await self._git(clone, "fetch", "--quiet", "--prune", "origin")
+            await self._check_settings(clone, is_clone=True)
+            await self._git(clone, "fetch", "--quiet", "--prune", "origin", protocols=None)
             return clone
         self._repos.mkdir(parents=True, exist_ok=True, mode=0o700)
         unfinished = clone.with_suffix(f".new-{time.time_ns()}")
-        await self._git(self._repos, "clone", "--quiet", "--no-checkout", "--", self._repo, str(unfinished))
+        await self._git(
+            self._repos, "clone", "--quiet", "--no-checkout", "--", self._repo, str(unfinished), protocols=None
+        )
         unfinished.replace(clone)
         return clone
 
@@ -182,16 +322,25 @@ class Workdirs:
             except GitFailed:
                 if not is_clone:
                     raise
-                await self._git(repository, "remote", "set-head", "origin", "--auto")  # it was empty, or has another
+                await self._git(
+                    repository, "remote", "set-head", "origin", "--auto", protocols=None
+                )  # it was empty, or has another
                 return (await self._git(repository, *find)).strip()
         except GitFailed as error:
             raise GitFailed("The repository has no commit to begin at: make a first one.") from error
 
-    async def _git(self, cwd: Path, *arguments: str, wrap: Sequence[str] = ()) -> str:
-        argv = [*wrap, "git", *_SAFE, *arguments]
+    def _of(self, within: Workdir | None) -> dict[str, str]:
+        """Returns the environment of git in a folder."""
+        own = self._sandbox.environment if self._sandbox and within else {}
+        return self._environment | own | dict(within.git if within else {})
+
+    async def _git(self, cwd: Path, *arguments: str, within: Workdir | None = None, protocols: str | None = "") -> str:
+        """Runs git: in the sandbox if ``within`` is a thread's folder. ``protocols`` may be used; None: as usual."""
+        argv = [*(self.wrap(within) if within else ()), "git", *_SAFE, *arguments]
+        offline = {} if self._is_trusted or protocols is None else _OFFLINE | {"GIT_ALLOW_PROTOCOL": protocols}
         try:
             ran: Ran = await run_program(
-                argv, cwd=cwd, env=self._environment, timeout_seconds=_GIT_SECONDS, most_bytes=_MOST_BYTES,
+                argv, cwd=cwd, env=self._of(within) | offline, timeout_seconds=_GIT_SECONDS, most_bytes=_MOST_BYTES,
                 errors_apart=True,
             )  # fmt: skip
         except OSError as error:
@@ -207,6 +356,16 @@ def _reason(errors: str) -> str:
     """Returns what git says, from its first error on."""
     words = " ".join(errors.split())
     return words[max(0, min((at for at in map(words.find, ("fatal:", "error:")) if at >= 0), default=0)) :][:300]
+
+
+def _objects(common: Path) -> tuple[Path, ...]:
+    """Returns the folders with the objects of a repository, also those that it borrows from others."""
+    found = [common / "objects"]
+    for folder in found:
+        with suppress(OSError):
+            lines = (folder / "info" / "alternates").read_text(errors="replace").splitlines()
+            found += [one for line in lines if line and (one := folder / line).is_dir() and one not in found]
+    return tuple(found)
 
 
 def _is_older(path: Path, until: float) -> bool:

@@ -34,18 +34,22 @@ pytestmark = pytest.mark.req("SEC-01", "SEC-03")
 SECRET: Final = "what-only-olga-knows"
 NOBODY: Final = ("none", "wrong", "rotated", "revoked")
 AGENTS: Final = ("other", "lead", "owner")
-CALLERS: Final = (*NOBODY, *AGENTS, "operator", "key")
+GUEST: Final = "guest"
+"""Has the key of a lease of olga's, for other work than what is asked for here."""
+
+CALLERS: Final = (*NOBODY, *AGENTS, GUEST, "operator", "key")
 
 Statuses = dict[str, int]
 
 
 def statuses(*, key: int = 403, operator: int = 403, **agents: int) -> Statuses:
     """What each caller gets; agents that are not named are forbidden."""
-    return {"operator": operator, "key": key} | dict.fromkeys(NOBODY, 401) | dict.fromkeys(AGENTS, 403) | agents
+    others = {"operator": operator, "key": key, GUEST: 403}
+    return others | dict.fromkeys(NOBODY, 401) | dict.fromkeys(AGENTS, 403) | agents
 
 
-def all_agents(status: int) -> Statuses:
-    return statuses(**dict.fromkeys(AGENTS, status))
+def all_agents(status: int, **others: int) -> Statuses:
+    return statuses(**dict.fromkeys(AGENTS, status), **others)
 
 
 OPEN: Final = dict.fromkeys(CALLERS, 200)
@@ -113,7 +117,7 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "POST /slack/events": Entry(gets=UNSIGNED, body={}),
     # Agents
     "GET /me": Entry(gets=all_agents(200)),
-    "GET /tray": Entry(gets=all_agents(200)),
+    "GET /tray": Entry(gets=all_agents(200, guest=200), sees=frozenset({GUEST})),  # messages between agents
     "GET /poll": Entry(gets=all_agents(200), query="wait_seconds=0"),
     "GET /files/{file_id}": Entry(gets=OWNED | {"owner": 200}, query="inbox_message_id={message}"),
     "POST /files": Entry(gets=OWNED | {"owner": 201}, query="inbox_message_id={message}&name=a.txt", body=b"x"),
@@ -130,12 +134,12 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "GET /runs/{run_id}/log": Entry(gets=OWNED | {"owner": 200, "operator": 200}, owner_gets=SECRET, sees=OPERATOR),
     "DELETE /me/instance": Entry(gets=all_agents(204)),
     "GET /tasks/{task_id}/runs": Entry(gets=OPERATORS),
-    "POST /mcp": Entry(gets=all_agents(200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
-    "GET /mcp": Entry(gets=all_agents(405)),
-    "DELETE /mcp": Entry(gets=all_agents(405)),
-    "POST /mcp/": Entry(gets=all_agents(200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
-    "GET /mcp/": Entry(gets=all_agents(405)),
-    "DELETE /mcp/": Entry(gets=all_agents(405)),
+    "POST /mcp": Entry(gets=all_agents(200, guest=200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    "GET /mcp": Entry(gets=all_agents(405, guest=405)),
+    "DELETE /mcp": Entry(gets=all_agents(405, guest=405)),
+    "POST /mcp/": Entry(gets=all_agents(200, guest=200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    "GET /mcp/": Entry(gets=all_agents(405, guest=405)),
+    "DELETE /mcp/": Entry(gets=all_agents(405, guest=405)),
     # The operator, leads, and who may register
     "GET /agents": Entry(gets=OPERATORS),
     "POST /agents": Entry(
@@ -204,7 +208,7 @@ TOOLS: Final[Mapping[str, tuple[tuple[str, str], dict[str, object]]]] = {
     "read-inbox-message": (NOT_FOUND, {"inbox_message_id": "{message}"}),
     "read-messages": (FINE, {"agent": "owner"}),
     "request-human-input": (NOT_FOUND, {"inbox_message_id": "{message}", "title": "x"}),
-    "send-message": (FINE, {"to": "owner", "text": "hello"}),
+    "send-message": (FINE, {"to": "rotated", "text": "hello"}),
     "slack-download-file": (NOT_FOUND, {"file_id": "F1", "thread_id": "{thread}"}),
     "slack-read-thread": (NOT_FOUND, {"thread_id": "{thread}"}),
     "slack-reply": (NOT_FOUND, {"inbox_message_id": "{message}", "message": "x"}),
@@ -219,6 +223,7 @@ TOOLS: Final[Mapping[str, tuple[tuple[str, str], dict[str, object]]]] = {
 """What another worker and a lead get from each tool about what is olga's: a code, or "ok"."""
 
 SEEN_BY_LEADS: Final = {"get-task", "list-tasks", "cancel-task"}
+BETWEEN_AGENTS: Final = {"read-messages", "tray"}
 
 
 @pytest.fixture
@@ -230,6 +235,8 @@ async def scene(sqlite_url: str, tmp_path: Path) -> AsyncIterator[Scene]:
         await here.world.services.agents.revoke("revoked")
         callers |= {"none": here.visitor(""), "wrong": here.visitor("wrong"), "operator": here.operator}
         callers["key"] = here.visitor(ENROLMENT_KEY)
+        await here.world.hears(said(f"{BOT} swarm#owner something else"))
+        callers[GUEST] = here.visitor((await callers["owner"].only(hold="true"))["lease"]["key"])
         yield Scene(here, callers, await belongings(here, callers["owner"]))
 
 
@@ -332,13 +339,15 @@ async def test_every_tool_gives_every_caller_what_is_theirs_and_nothing_else(sce
         for caller, gets in [*dict.fromkeys((*NOBODY,), 401).items(), ("operator", 403), ("key", 403)]:
             answer = await scene.call(caller, tool, filled)
             wrong += [f"{caller}: {tool}: {answer.status_code}"] if answer.status_code != gets else []
-        for caller, code in (("other", other), ("lead", lead)):
+        guests = "ok" if other == "ok" else "forbidden"
+        for caller, code in (("other", other), ("lead", lead), (GUEST, guests)):
             answer = await scene.call(caller, tool, filled)
             result = answer.json()["result"]
             got = result["_meta"]["swarm/error"]["code"] if result.get("isError") else "ok"
             if got != code:
                 wrong.append(f"{caller}: {tool}: {got}, not {code}: {answer.text[:300]}")
-            if leaks(answer, caller, frozenset({"lead"} if tool in SEEN_BY_LEADS else ()), scene):
+            sees = {"lead"} if tool in SEEN_BY_LEADS else {GUEST} if tool in BETWEEN_AGENTS else set()
+            if leaks(answer, caller, frozenset(sees), scene):
                 wrong.append(f"{caller}: {tool} tells what is not theirs: {answer.text[:400]}")
     assert wrong == []
 

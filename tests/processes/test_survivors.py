@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from swarm.processes import supervisor
 from swarm.processes.supervisor import Process, become_subreaper, descendants, processes, send
 from tests.support.quick import quick
 from tests.support.waiting import wait_until
@@ -206,3 +207,40 @@ async def test_no_child_of_any_kind_outlives_a_coordinator_that_is_killed(tmp_pa
         coordinator.process.kill()
         coordinator.process.wait()
         await coordinator.until_nobody_is_left()
+
+
+_PRIVATE = """
+import os, runpy, sys
+module = runpy.run_path(sys.argv[1])
+if sys.argv[2] == "private":
+    module["become_private"]()
+pid = os.getpid()
+if os.fork() == 0:
+    os.execv(sys.executable, [sys.executable, "-c", f"print(open('/proc/{pid}/environ').read())"])
+os.wait()
+"""
+
+
+@pytest.mark.req("SEC-08")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+@pytest.mark.parametrize(("how", "is_read"), [("private", False), ("plain", True)])
+def test_what_a_private_process_knows_is_not_read_by_programs_of_its_user(
+    tmp_path: Path, how: str, *, is_read: bool
+) -> None:
+    module = tmp_path / "supervisor.py"
+    module.write_text(Path(str(supervisor.__file__)).read_text())
+    is_root = os.getuid() == 0
+    python = "/usr/bin/python3" if is_root else sys.executable  # root may read everything
+    if not Path(python).exists():
+        pytest.skip("NOT TESTED HERE: no Python that another user can run")
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    ran = subprocess.run(
+        [python, "-c", _PRIVATE, str(module), how],
+        env={"KEY": "secret-of-the-runner"},
+        user=65534 if is_root else None,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("secret-of-the-runner" in ran.stdout) is is_read, ran.stderr

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 
@@ -115,6 +118,36 @@ def tells() -> None:
 def leaks() -> None:
     """Tells its secret."""
     say(f"The secret is {os.environ.get('SECRET')}, the other {os.environ.get('OTHER')}.")
+
+
+def decides() -> None:
+    """Tries what its key lets it do at the coordinator's doors, and says with which status each ends."""
+    mcp, authorization = os.environ["SWARM_MCP_URL"], os.environ["SWARM_MCP_AUTHORIZATION"]
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list-agents", "arguments": {}}}
+    doors = {
+        "/me": None,
+        "/poll?wait_seconds=0": None,
+        "/tray": None,
+        "/leases/renew": {"tokens": [os.environ["SWARM_LEASE"]]},
+        "/requests/01a20a5e-c3ce-703e-a2ab-ea2e47e3e2d6/decide": {"decision": "approve"},
+        "/agents": {"name": "evil", "role": "lead"},
+        "/mcp": call,
+    }
+    found = []
+    for path, body in doors.items():
+        headers = {
+            "Authorization": authorization,
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        }
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(mcp.removesuffix("/mcp") + path, data, headers)
+        try:
+            with urllib.request.urlopen(request) as answer:
+                found.append(answer.status)
+        except urllib.error.HTTPError as error:
+            found.append(error.code)
+    say(f"Doors: {found}.")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,7 +68,9 @@ async def test_a_cli_that_misbehaves(office: Office, habit: str, kind: str, *, s
     limits = (
         {"silence_seconds": 1.0, "silence_limit_seconds": 2.0} if is_held_open or habit in ("hangs", "ignores") else {}
     )
-    await office.start(provider, door(kind, habit, office), sandbox=sandboxed, exit_seconds=1.0, **limits)
+    seen = (Path(__file__).parents[2], Path(sys.base_prefix))  # the fakes, which the provider does not name
+    fake_door = door(kind, habit, office)
+    await office.start(provider, fake_door, sandbox=sandboxed, readable=seen, exit_seconds=1.0, **limits)
     ts, task_id = await office.delegate()
     await office.ended(task_id, status, within_seconds=60)
     await office.says(ts, *_SAID.get((kind, habit), words), within_seconds=120)

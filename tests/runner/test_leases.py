@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,7 +78,7 @@ class Coordinator:
 
     async def leave(self) -> None: ...
 
-    def mcp(self, lease_token: str) -> McpAccess:
+    def mcp(self, lease: Mapping[str, str]) -> McpAccess:
         return McpAccess(url="http://127.0.0.1:9/mcp", headers={})
 
 

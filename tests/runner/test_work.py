@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 
 import pytest
@@ -111,3 +112,15 @@ async def test_a_message_of_another_agent_is_a_turn_of_its_own(office: Office) -
     await office.idle()
     worker = office.stage.visitor(office.http, office.token)
     assert (await worker.get("/tray"))["unread"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.req("SEC-08")
+@pytest.mark.parametrize("sandbox", [False, True])
+async def test_a_cli_has_the_key_of_its_lease_and_cannot_decide_with_it(office: Office, *, sandbox: bool) -> None:
+    if sandbox and not shutil.which("bwrap"):
+        pytest.skip("NOT TESTED HERE: bubblewrap is not installed")
+    await office.start(fake("decides"), sandbox=sandbox)
+    ts, task_id = await office.delegate()
+    await office.ended(task_id, "completed")
+    await office.says(ts, "Doors: [403, 403, 200, 403, 403, 403, 200].")

@@ -44,9 +44,14 @@ def workdirs(tmp_path: Path, repo: str | None) -> Workdirs:
 
 
 @pytest.mark.long
-@pytest.mark.req("RUN-02")
-async def test_the_answer_names_the_branch_and_its_changes_and_shows_the_diff(office: Office, repository: Path) -> None:
-    await office.start(fake("works"), repo=str(repository), show_diff=True)
+@pytest.mark.req("RUN-02", "SEC-08")
+@pytest.mark.parametrize("sandbox", [False, True])
+async def test_the_answer_names_the_branch_and_its_changes_and_shows_the_diff(
+    office: Office, repository: Path, *, sandbox: bool
+) -> None:
+    if sandbox and not shutil.which("bwrap"):
+        pytest.skip("NOT TESTED HERE: bubblewrap is not installed")
+    await office.start(fake("works"), repo=str(repository), show_diff=True, sandbox=sandbox)
     ts, task_id = await office.delegate(task="Write done.txt")
     task = await office.ended(task_id, "completed")
     await office.says(ts, "Wrote done.txt.", "1 file changed, 1 insertion(+)", ".diff")
@@ -89,7 +94,7 @@ async def test_a_thread_keeps_its_worktree_and_another_has_its_own(tmp_path: Pat
     other = await own.of("T:C:2.0", "Fix it")
     assert other.branch != first.branch
     assert not (other.path / "half").exists()
-    changes = await own.changes(other, (), "nothing")
+    changes = await own.changes(other, "nothing")
     assert changes
     assert (changes.branch, changes.summary, changes.diff) == (other.branch, "", "")
 
@@ -118,7 +123,7 @@ async def test_only_old_worktrees_without_anything_of_their_own_are_removed(tmp_
     (changed.path / "half").write_text("half\n")
     for workdir in (committed, merged):
         (workdir.path / "whole").write_text(str(workdir.branch))
-        await own.changes(workdir, (), "The work")
+        await own.changes(workdir, "The work")
     git(repository, "merge", "--quiet", str(merged.branch))
     for workdir in (unchanged, changed, committed, merged):
         os.utime(workdir.path, (time.time() - 100, time.time() - 100))
@@ -147,7 +152,7 @@ async def test_commits_outside_of_a_branch_get_one(tmp_path: Path, repository: P
     workdir = await own.of("one", "one")
     git(workdir.path, *NO_HOOKS, "checkout", "--quiet", "--detach")
     (workdir.path / "new").write_text("new\n")
-    changes = await own.changes(workdir, (), "The work")
+    changes = await own.changes(workdir, "The work")
     assert changes
     assert changes.branch.startswith(f"{workdir.branch}-")
     assert git(repository, "show", f"{changes.branch}:new") == "new"
@@ -161,7 +166,7 @@ async def test_a_history_of_its_own_is_compared_with_the_commit_at_the_start(tmp
     workdir = await own.of("one", "one")
     git(workdir.path, *NO_HOOKS, "checkout", "--quiet", "--orphan", "anew")
     (workdir.path / "new").write_text("new\n")
-    changes = await own.changes(workdir, (), "The work")
+    changes = await own.changes(workdir, "The work")
     assert changes
     assert (changes.branch, changes.summary) == ("anew", "1 file changed, 1 insertion(+)")
     assert (await own.of("one", "one")).base == workdir.base
@@ -176,11 +181,11 @@ async def test_what_is_changed_within_a_submodule_hides_no_other_work(tmp_path: 
     workdir = await own.of("one", "one")
     git(workdir.path, *local, "submodule", "--quiet", "update", "--init")
     (workdir.path / "part" / "README").write_text("Changed.\n")
-    changes = await own.changes(workdir, (), "The work")
+    changes = await own.changes(workdir, "The work")
     assert changes
     assert changes.summary == ""
     (workdir.path / "new").write_text("new\n")
-    changes = await own.changes(workdir, (), "The work")
+    changes = await own.changes(workdir, "The work")
     assert changes
     assert changes.summary == "1 file changed, 1 insertion(+)"
     os.utime(workdir.path, (1, 1))
@@ -195,9 +200,9 @@ async def test_a_lock_that_another_git_has_left_is_the_reason(tmp_path: Path, re
     lock = Path(git(workdir.path, "rev-parse", "--absolute-git-dir")) / "HEAD.lock"
     lock.touch()
     with pytest.raises(GitFailed, match=r"^git commit failed: fatal: .*HEAD.lock': File exists"):
-        await own.changes(workdir, (), "The work")
+        await own.changes(workdir, "The work")
     lock.unlink()
-    assert await own.changes(workdir, (), "The work")
+    assert await own.changes(workdir, "The work")
 
 
 @pytest.mark.req("RUN-02")
@@ -205,10 +210,10 @@ async def test_a_deleted_work_directory_comes_back_with_its_branch(tmp_path: Pat
     own = workdirs(tmp_path, str(repository))
     workdir = await own.of("one", "one")
     (workdir.path / "new").write_text("new\n")
-    await own.changes(workdir, (), "The work")
+    await own.changes(workdir, "The work")
     shutil.rmtree(workdir.path)
     with pytest.raises(GitFailed, match="git cannot be started: No such file or directory"):
-        await own.changes(workdir, (), "More")
+        await own.changes(workdir, "More")
     assert await own.of("one", "one") == workdir
     assert (workdir.path / "new").read_text() == "new\n"
 
@@ -222,7 +227,7 @@ async def test_a_thread_text_is_neither_an_option_nor_a_path(tmp_path: Path, rep
     assert str(workdir.branch).startswith("swarm/upload-pack-touch-x-a-")
     (workdir.path / "--help").write_text("help\n")
     (workdir.path / "🛒\n.txt").write_text("basket\n")
-    changes = await own.changes(workdir, (), "--amend --author=nobody")
+    changes = await own.changes(workdir, "--amend --author=nobody")
     assert changes
     assert changes.summary == "2 files changed, 2 insertions(+)"
     assert git(shop, "log", "--format=%an: %s", "-1", str(workdir.branch)) == "wim: --amend --author=nobody"

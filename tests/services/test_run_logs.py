@@ -45,6 +45,18 @@ async def logged(world: World, run_id: str) -> str:
     return text
 
 
+@pytest.mark.req("SEC-08")
+async def test_a_log_has_no_secret_also_if_its_program_and_its_runner_let_it_through(world: World) -> None:
+    lead = await world.lead()
+    run_id = await run_of_message(world, lead)
+    pieces = (b"key AKIAIOSFODNN7EXAMPLE\n", b"token ghp_4f9aQ2mX7bL0cV3n", b"Z8kR4f9aQ2mX7bL0\n")
+    at = 0
+    for piece in pieces:
+        at = await world.services.run_logs.append(lead, run_id, at, piece)
+    assert await logged(world, run_id) == "key AKIA[secret removed]\ntoken ghp_[secret removed]\n"
+    assert at == sum(map(len, pieces))
+
+
 @pytest.mark.both_engines
 async def test_of_two_calls_at_the_same_moment_each_byte_counts_once(
     world: World, database_url: str, clock: ManualClock

@@ -129,6 +129,37 @@ async def test_a_streamed_file_is_known_again_by_its_content(world: World) -> No
     assert len(world.files.shared) == 2
 
 
+AWS = "AKIA" + "IOSFODNN7EXAMPLE"
+
+
+@pytest.mark.req("SEC-08")
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("prices.env", b"a\n" * 11 + b"KEY=" + AWS.encode(), "Line 12 of prices.env holds what looks like an AWS key"),
+        ("a.txt", AWS.encode() + b"\r\nb", "Line 1 of a.txt holds what looks like an AWS key"),
+        ("a.txt", f"\N{SNOWMAN}\n{AWS}".encode("utf-16"), "Line 2 of a.txt holds what looks like an AWS key"),
+        ("a.bin", b"\x80\x81\n" + AWS.encode(), "Line 2 of a.bin"),
+        ("a.pem", b"\n-----BEGIN PRIVATE KEY-----\n" + b"MIIEpAIBAAKCAQEA7cV3nZ8kR4f9aQ2mX7bL0w" * 2, "a private key"),
+        ("a.yml", b"url: https://ann:s3cr3tly@host/x", "Line 1 of a.yml holds what looks like a password"),
+        ("x.txt", b"ghp_4f9aQ2mX7bL0cV3nZ8kR4f9aQ2mX7bL0", "a GitHub token"),
+        ("x.json", b'{"api_key": "4f9aQ2mX7bL0cV3nZ8kR"}', "Line 1 of x.json holds what looks like a key"),
+        (f"{AWS}.txt", b"a", "The file's name holds what looks like an AWS key"),
+    ],
+)
+async def test_a_file_with_a_secret_is_refused_by_its_place_and_nothing_is_shared(
+    world: World, name: str, content: bytes, place: str
+) -> None:
+    lead, trigger, _ = await asked(world)
+    with pytest.raises(Invalid, match=place):
+        await upload(world, lead, trigger, content, name=name)
+    pieces = [content[at : at + 7] for at in range(0, len(content), 7)]  # the secret comes in pieces
+    about = ThreadReference(inbox_message_id=trigger.id)
+    with pytest.raises(Invalid, match=place):
+        await world.services.uploads.upload(holding(trigger, lead), about, name, len(content), stream(*pieces))
+    assert world.files.shared == []
+
+
 @pytest.mark.both_engines
 async def test_two_equal_calls_at_once_put_one_file_there(world: World) -> None:
     lead, trigger, _ = await asked(world)

@@ -14,6 +14,12 @@ from typing import Final
 LEASE_SECONDS: Final = 60
 """The default duration of a lease without renewal."""
 
+KEY_PREFIX: Final = "swarm_lease_"
+"""How the key of a lease begins. It tells keys from agents' tokens, of which one in 69 billion begins so."""
+
+KEY_LINGERS_SECONDS: Final = 60
+"""For so long after the end of a lease its key is answered with ``lease_lost``, and then not known any more."""
+
 MAX_MESSAGE_ATTEMPTS: Final = 5
 """A message is dead-lettered after its leases were lost this many times."""
 
@@ -77,3 +83,8 @@ def pause_after(interruptions: int) -> int:
 def new_token() -> str:
     """Returns a lease token: 128 random bits."""
     return secrets.token_urlsafe(16)
+
+
+def new_key() -> str:
+    """Returns the key of a lease: 256 random bits."""
+    return KEY_PREFIX + secrets.token_urlsafe(32)

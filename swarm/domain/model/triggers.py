@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from swarm.domain.model.agents import AgentMessage
@@ -95,6 +95,7 @@ class Trigger:
     due_at: int
     attempt: int
     lease_token: str
+    lease_key: str = field(repr=False)  # for the program that does the work; never in the prompt
     lease_expires_at: int
     prompt: str
     thread: ThreadView | None

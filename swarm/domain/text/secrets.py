@@ -259,6 +259,7 @@ class _PatternRemover:
 class Secrets:
     """`without_secrets` for a text in pieces: the joined outputs equal the output for the complete text."""
 
+    mark: str = REMOVED
     pending: str = ""  # possibly the beginning of one of the process's secrets
     patterns: _PatternRemover = field(default_factory=_PatternRemover)
 
@@ -268,18 +269,55 @@ class Secrets:
             return self, text
         text = self.pending + text
         end = _may_begin(text)
-        state, shown = self.patterns.feed(_without_own(text[:end]))
-        return Secrets(pending=text[end:], patterns=state), shown
+        state, shown = self.patterns.feed(_without_own(text[:end], self.mark))
+        return replace(self, pending=text[end:], patterns=state), shown
 
     def end(self) -> tuple[Secrets, str]:
         """Ends the text. Returns the rest."""
-        state, shown = self.patterns.feed(_without_own(self.pending))
+        state, shown = self.patterns.feed(_without_own(self.pending, self.mark))
         state, rest = state.end()
-        return Secrets(patterns=state), shown + rest
+        return replace(self, pending="", patterns=state), shown + rest
 
 
-def _without_own(text: str) -> str:
-    return _own.pattern.sub(REMOVED, text) if _own.pattern else text
+_FOUND: Final = "\0\0secret\0\0"
+_KINDS: Final = (
+    (re.compile(r"A[KS]IA\Z"), "an AWS key"),
+    (re.compile(r"(?:xox[a-z](?:\.xox[a-z])?-|xapp-|slack\.com/\S*/)\Z"), "a Slack token"),
+    (re.compile(r"(?:gh[pousr]_|github_pat_)\Z"), "a GitHub token"),
+    (re.compile(r"swarm_\Z"), "a token of the swarm"),
+    (re.compile(r"PRIVATE KEY(?: BLOCK)?-----\s*\Z"), "a private key"),
+    (re.compile(r"(?i)(?:passw|pwd|://\S*:)[^\n]*\Z"), "a password"),
+    (re.compile(r"(?i)tokens?\W*\Z"), "a token"),
+    (re.compile(r"(?i)keys?\W*\Z"), "a key"),
+)
+
+
+class SecretSearch:
+    """A search for the first secret in a text in pieces. ``found`` is its line and its kind, for people."""
+
+    def __init__(self) -> None:
+        self.found: tuple[int, str] | None = None
+        self._secrets = Secrets(mark=_FOUND, patterns=_PatternRemover(mark=_FOUND))
+        self._line = 1
+        self._before = ""  # the end of the text so far
+
+    def feed(self, text: str, *, is_end: bool = False) -> None:
+        """Searches the next piece."""
+        if self.found or not _own.is_on:
+            return
+        self._secrets, safe = self._secrets.feed(text)
+        if is_end:
+            safe += self._secrets.end()[1]
+        before, mark, _ = safe.partition(_FOUND)
+        self._line += before.count("\n")
+        self._before = (self._before + before)[-LONGEST_OPENING:]
+        if mark:
+            kind = next((kind for opening, kind in _KINDS if opening.search(self._before)), "a secret")
+            self.found = self._line, kind
+
+
+def _without_own(text: str, mark: str = REMOVED) -> str:
+    return _own.pattern.sub(lambda _: mark, text) if _own.pattern else text
 
 
 def _may_begin(text: str) -> int:

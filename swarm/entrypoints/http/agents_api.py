@@ -15,7 +15,7 @@ from swarm.domain.json_shapes import TrayShape, shape, tray_shape
 from swarm.domain.model.agents import Role
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
-from swarm.entrypoints.web.identity import Identities, Office, instance_id
+from swarm.entrypoints.web.identity import BOUND_TO, Identities, Office, instance_id
 from swarm.entrypoints.web.openapi import INSTANCE, problems, takes
 from swarm.entrypoints.web.schema import (
     AgentChange,
@@ -53,7 +53,7 @@ def agent_router(services: Services, identities: Identities, warnings: Warnings 
         "/me/instance", routes.leave, methods=["DELETE"], status_code=HTTPStatus.NO_CONTENT, tags=["agent"],
         openapi_extra={"parameters": [INSTANCE | {"required": True}]}, responses=problems(401, 403, 422, 503),
     )  # fmt: skip
-    add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403))
+    add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403, 409))
     add("/agents", routes.everyone, response_model=Agents, tags=["operator"], responses=problems(401, 403))
     add(
         "/agents", routes.register, methods=["POST"], status_code=HTTPStatus.CREATED, response_model=RegisteredShape,
@@ -103,8 +103,8 @@ class _AgentRoutes:
 
     async def tray(self, request: Request) -> Response:
         """Return the calling agent's tray: a summary of its pending work."""
-        agent = await self._identities.agent(request.scope)
-        return Answer(tray_shape(await self._trays.of(agent)))
+        agent = await self._identities.agent_or_key(request.scope)
+        return Answer(tray_shape(await self._trays.of(agent, request.scope[BOUND_TO])))
 
     async def everyone(self, request: Request) -> Response:
         """List all agents, oldest first."""

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
@@ -40,11 +41,14 @@ from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import MAX_BODY_BYTES, load_json, read_body, refuse_unstorable
 from swarm.entrypoints.web.errors import MethodNotAllowed, answer, describe, invalid, log_crash
-from swarm.entrypoints.web.identity import CALLER, LEASE_HEADER, Identities
+from swarm.entrypoints.web.identity import BOUND_TO, CALLER, LEASE_HEADER, Identities
 from swarm.services.use_cases import Services
-from tools.tool import CallContext, McpTool, discover
+from tools.tool import Arguments, CallContext, McpTool, discover
 
 _MCP_PATH: Final = "/mcp"
+
+_IDS: Final = ("inbox_message_id", "task_id", "parent_id", "thread_id")
+"""The arguments of tools that name what a call is about. A key of a lease reaches only some of it."""
 
 _BATCH: Final = {
     "jsonrpc": "2.0",
@@ -92,7 +96,7 @@ class McpEntryPoint:
             await asyncio.Event().wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[CALLER] = await self._identities.agent(scope)
+        scope[CALLER] = await self._identities.agent_or_key(scope)
         if scope["method"] != "POST":  # there are no server streams and no sessions to end
             await answer(MethodNotAllowed("POST"))(scope, receive, send)
             return
@@ -155,6 +159,7 @@ def _create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Ser
         call = CallContext(
             agent=_caller(context.request),
             lease_token=context.request.headers.get(LEASE_HEADER),
+            bound_to=context.request.scope[BOUND_TO],
             services=services,
         )
         begun = time.perf_counter()
@@ -178,7 +183,7 @@ async def run_tool(
     try:
         tool = _find(known, name, call.agent)
         parsed = _parse(tool, arguments)
-        return _result(await tool.run(call.with_arguments(parsed), parsed))
+        return _result(await tool.run(await _bound(call.with_arguments(parsed), parsed), parsed))
     except SwarmError as error:
         if error.code == "internal":
             log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
@@ -186,6 +191,17 @@ async def run_tool(
     except Exception as error:  # noqa: BLE001  this entry point reports the error
         log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
         return _failure(SwarmError())
+
+
+async def _bound(call: CallContext, arguments: Arguments) -> CallContext:
+    """Returns the call under the lease whose key the caller has. Raises LeaseLost, and Forbidden for ids beyond it."""
+    if call.bound_to is None:
+        return call
+    token = call.lease_token or call.bound_to
+    ids = {name: [value] for name in _IDS if (value := getattr(arguments, name, None)) is not None}
+    ids |= {"depends_on": list(getattr(arguments, "depends_on", ())), "lease_token": [token]}
+    await call.services.agents.credentials.check_reach(call.bound_to, ids)
+    return replace(call, lease_token=token)
 
 
 def _told(

@@ -15,6 +15,7 @@ from starlette.types import Scope
 from swarm.domain.access import OPERATOR
 from swarm.domain.errors import Forbidden, Invalid, Unauthorized
 from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.leases import KEY_PREFIX
 from swarm.services.operate.agents import AgentRegistry
 from swarm.services.rules.credentials import AgentTokenCache
 
@@ -26,6 +27,9 @@ INSTANCE_HEADER: Final = "x-swarm-instance"
 
 CALLER: Final = "swarm.agent"
 """The key under which a request's scope contains the calling agent."""
+
+BOUND_TO: Final = "swarm.bound_to"
+"""The key under which a request's scope contains the token of the lease whose key the caller has, or None."""
 
 CALL: Final = "swarm.call"
 """The key under which a request's scope contains its `_AgentCall`."""
@@ -103,6 +107,15 @@ class Identities:
             raise Forbidden("This route is for agents.", hint="Use an agent's token, from POST /agents.")
         return who
 
+    async def agent_or_key(self, scope: Scope) -> Agent:
+        """Returns the calling agent, which may be identified by the key of a lease. Raises like `agent`."""
+        key = bearer_token(scope).decode("utf-8", "replace")
+        scope[BOUND_TO] = None
+        if not key.startswith(KEY_PREFIX):
+            return await self.agent(scope)
+        agent, scope[BOUND_TO] = await self._credentials.holder(key)
+        return agent
+
     async def operator(self, scope: Scope) -> None:
         """Raises Unauthorized, or Forbidden for any valid token but the operator's."""
         if await self._who(scope) is not Office.OPERATOR:
@@ -155,6 +168,9 @@ class Identities:
         for secret, office in self._offices:
             if hmac.compare_digest(secret, token):
                 return office
+        if token.startswith(KEY_PREFIX.encode()):
+            await self._credentials.holder(token.decode("utf-8", "replace"))
+            raise Forbidden("The key of a lease is for /mcp and /tray only.", hint="Use the agent's token.")
         agent = await self._credentials.identify(token.decode("utf-8", "replace"))
         if CALL not in scope:
             scope[CALL] = _AgentCall(self._credentials, agent)

@@ -22,6 +22,7 @@ from acp.meta import AGENT_METHODS, CLIENT_METHODS
 from swarm.processes.child import to_the_end
 from swarm.runner.doors.acp_updates import TurnUpdates, object_of, permission_of, text_of
 from swarm.runner.doors.lines import LineProcess
+from swarm.runner.doors.repository import OWN_NAMES, OWN_TOOLS, system_prompt
 from swarm.runner.port import (
     CliEvent,
     CliSession,
@@ -38,8 +39,7 @@ _API_KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _MOST_ASKS: Final = 100
 _MOST_PAGES: Final = 50
 _CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
-_OWN_TOOLS: Final = "mcp__swarm__"
-_HARMLESS: Final = ("read", "glob", "grep", "list", "todowrite", "skill", "swarm_*")
+_HARMLESS: Final = ("read", "glob", "grep", "list", "todowrite", "skill", *(f"swarm_{tool}" for tool in OWN_TOOLS))
 _ASKING: Final[Mapping[str, Mapping[str, str]]] = {
     "codex-acp": {
         "INITIAL_AGENT_MODE": "read-only",
@@ -51,6 +51,14 @@ _ASKING: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Variables by which an agent asks people. By default codex lets another model decide, and opencode asks nothing. The
 operator's own values, named by ``--env``, come first."""
+_READS_ITSELF: Final = ("codex-acp",)  # the texts with instructions, whatever it is told
+
+_ALONE: Final = {"opencode": {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}}
+"""Variables by which an agent leaves the repository's settings alone; opencode 1.18 still loads its plugins."""
+
+_OF_CLAUDE: Final = {"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}}
+"""The same for claude's adapter, in the request for a session."""
+
 _REASONS: Final = {
     "max_tokens": "the model's limit of tokens is reached",
     "max_turn_requests": "the agent's limit of model requests is reached",
@@ -75,8 +83,9 @@ class AcpDoor:
 
     async def open(self, wanted: SessionWanted) -> CliSession:
         """Starts the agent, and a new session or the one to resume. Raises StartFailed and SessionMissing."""
-        asking = _ASKING.get(Path(self._words[0]).name, {})
-        wanted = replace(wanted, environment={**asking, **wanted.environment})
+        program = Path(self._words[0]).name
+        alone = {} if wanted.trusts_repository else _ALONE.get(program, {})
+        wanted = replace(wanted, environment={**_ASKING.get(program, {}), **wanted.environment, **alone})
         session = _AcpSession(await LineProcess.start(self._words, wanted), wanted, Path(self._words[0]).name)
         try:
             await session.start()
@@ -134,7 +143,7 @@ class _AcpSession:
         self._connection = Connection(self._handle, _Messages(process, self._update))
         self._updates = TurnUpdates()  # of the agent that it says to be, see `start`
         self._replayed = 0
-        self._preface = wanted.system_prompt
+        self._preface = wanted.system_prompt if program in _READS_ITSELF else system_prompt(wanted)
         self._capabilities: Mapping[str, Any] = {}
         self._methods: list[Mapping[str, Any]] = []
         self._asks: dict[str, asyncio.Future[dict[str, Any]]] = {}
@@ -160,7 +169,8 @@ class _AcpSession:
         self._updates = TurnUpdates(self._wanted.spent, f"{self._program} {named}")
         self._capabilities = object_of(answer.get("agentCapabilities"))
         self._methods = [one for one in answer.get("authMethods") or () if isinstance(one, dict)]
-        opening = {"cwd": str(self._wanted.cwd), "mcpServers": await self._mcp_servers()}
+        opening: dict[str, Any] = {"cwd": str(self._wanted.cwd), "mcpServers": await self._mcp_servers()}
+        opening |= {} if self._wanted.trusts_repository else {"_meta": _OF_CLAUDE}
         if self._wanted.resume is not None:
             await self._resume(self._wanted.resume, opening)
             return
@@ -307,7 +317,7 @@ class _AcpSession:
         if not self.process.is_in_turn or len(self._asks) >= _MOST_ASKS:
             return _CANCELLED
         asked, options = permission_of(self._next_id(), params, self._updates)
-        if asked.tool.startswith(_OWN_TOOLS) and "allow_once" in options:  # the coordinator checks each call
+        if asked.tool in OWN_NAMES and "allow_once" in options:  # the coordinator checks each call
             return _selected(options, ("allow_once",))
         if "allow_once" not in options:  # an approval could not be told
             self._refused.append(asked.tool)

@@ -29,6 +29,7 @@ from swarm.runner.doors.claude_messages import (
     usage_of,
 )
 from swarm.runner.doors.lines import LineProcess
+from swarm.runner.doors.repository import OWN_NAMES, system_prompt
 from swarm.runner.port import (
     CliEvent,
     CliSession,
@@ -41,7 +42,7 @@ from swarm.runner.port import (
 
 _ARGUMENTS: Final = (
     "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",
-    "--permission-prompt-tool", "stdio", "--strict-mcp-config", "--allowedTools", "mcp__swarm",
+    "--permission-prompt-tool", "stdio", "--strict-mcp-config", "--allowedTools", ",".join(sorted(OWN_NAMES)),
 )  # fmt: skip
 _CONNECTED: Final = ("connected", "pending")
 _MOST_ASKS: Final = 100
@@ -271,8 +272,10 @@ def _request(id: str, subtype: str) -> dict[str, Any]:
 
 def _arguments(wanted: SessionWanted, id: str, config: Path) -> list[str]:
     words = ["--mcp-config", str(config), "--resume" if wanted.resume else "--session-id", id]
-    if wanted.system_prompt:
-        words += ["--append-system-prompt", wanted.system_prompt.encode()[:_PROMPT_BYTES].decode(errors="ignore")]
+    if prompt := system_prompt(wanted):
+        words += ["--append-system-prompt", prompt.encode()[:_PROMPT_BYTES].decode(errors="ignore")]
+    if not wanted.trusts_repository:
+        words += ["--setting-sources", "user"]
     if wanted.cost_limit_dollars is not None:
         words += ["--max-budget-usd", f"{wanted.cost_limit_dollars:g}"]
     return words

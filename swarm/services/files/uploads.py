@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import asdict, dataclass, replace
 from typing import Final, assert_never
@@ -38,7 +39,7 @@ from swarm.domain.model.files import (
 )
 from swarm.domain.model.threads import Author, AuthorKind, File, SlackMessage, Thread
 from swarm.domain.ports import SlackFiles
-from swarm.domain.text.secrets import without_secrets
+from swarm.domain.text.secrets import SecretSearch, without_secrets
 from swarm.domain.text.slack_text import safe
 from swarm.services.rules.fencing import ThreadReference, authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall
@@ -218,6 +219,31 @@ def _doubt_ends(tx: Transaction) -> int:
     return tx.now + SHARE_DOUBT_SECONDS * SECOND
 
 
+async def _searched(chunks: AsyncIterable[bytes], name: str) -> AsyncIterator[bytes]:
+    """Yields the chunks of a file. Raises Invalid in place of the one with a secret: what was yielded stays invisible,
+    because Slack shows no file that has not come as a whole."""
+    search, decoder = SecretSearch(), None
+    async for chunk in chunks:
+        if decoder is None:
+            decoder = getincrementaldecoder("utf-16" if chunk[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8")(
+                "replace"
+            )
+        search.feed(decoder.decode(chunk))
+        _refuse_secret(search, f"Line {{}} of {name}")
+        yield chunk
+    search.feed("", is_end=True)
+    _refuse_secret(search, f"Line {{}} of {name}")
+
+
+def _refuse_secret(search: SecretSearch, place: str) -> None:
+    if search.found:
+        line, kind = search.found
+        raise Invalid(
+            f"{place.replace('{}', str(line), 1)} holds what looks like {kind}, so the file was not uploaded.",
+            hint="Remove it from the file, and upload that.",
+        )
+
+
 LOOKS_SECONDS: Final = (0.0, 0.5, 1.5)
 """The pauses before each search for a file that Slack has accepted, because it appears slightly later."""
 
@@ -277,6 +303,10 @@ class Uploads:
         return await self._upload(_Upload(caller=caller, about=about, file=file), chunks)
 
     async def _upload(self, upload: _Upload, chunks: AsyncIterable[bytes]) -> Shared:
+        in_name = SecretSearch()
+        in_name.feed(upload.file.name, is_end=True)
+        _refuse_secret(in_name, "The file's name")
+        chunks = _searched(chunks, upload.file.name)
         reached = await self._database.write(_claim, upload, None)
         if reached is None:
             counted = Counted(chunks, upload.file.size_bytes)

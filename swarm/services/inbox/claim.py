@@ -221,7 +221,7 @@ def _grant(
     The leases are stored first, because their partial unique index is the lock of a thread. A lease that got no work is
     removed again.
     """
-    held = {lease.token for lease in leases.grant(tx, [plan.lease for plan in planned])}
+    held = {lease.token for lease in leases.grant(tx, [plan.keyed for plan in planned])}
     plans = {plan.lease.token: plan for plan in planned if plan.lease.token in held}
     messages: dict[str, list[InboxMessage]] = {}
     for message in inbox.claim(

@@ -15,6 +15,7 @@ from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, Preview, ThreadView, Tray
 from swarm.domain.operating_policy import Reactions
 from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
+from swarm.services.rules import lease_keys
 from swarm.services.rules.fencing import ThreadReference, thread_of
 from swarm.services.rules.system_messages import retire_retry_of_message, show_anew
 from swarm.services.tasks.task_view import TaskView, view
@@ -107,9 +108,9 @@ class Trays:
         self._database = database
         self._triggers = triggers
 
-    async def of(self, agent: Agent) -> Tray:
-        """Returns an agent's tray."""
-        tray, newest = await self._database.read(_read_tray, agent.id)
+    async def of(self, agent: Agent, bound_to: str | None = None) -> Tray:
+        """Returns an agent's tray; for the key of a lease, with the previews of its thread only. Raises LeaseLost."""
+        tray, newest = await self._database.read(_read_tray, agent.id, bound_to)
         return replace(tray, previews=tuple([await self._preview(conversation) for conversation in newest]))
 
     async def _preview(self, raw: ThreadTranscript) -> Preview:
@@ -123,8 +124,12 @@ class Trays:
         )
 
 
-def _read_tray(tx: Transaction, agent_id: str) -> tuple[Tray, list[ThreadTranscript]]:
+def _read_tray(tx: Transaction, agent_id: str, bound_to: str | None) -> tuple[Tray, list[ThreadTranscript]]:
     """Returns the tray without previews, and the messages for the previews in Slack's markup."""
+    unread = inbox.unread(tx, agent_id, PREVIEWS)
+    if bound_to:
+        thread_id = lease_keys.reached_thread(tx, bound_to)
+        unread = [inbox_message for inbox_message in unread if inbox_message.thread_id == thread_id]
     tray = Tray(
         unread=inbox.count_unread(tx, agent_id),
         previews=(),
@@ -133,7 +138,7 @@ def _read_tray(tx: Transaction, agent_id: str) -> tuple[Tray, list[ThreadTranscr
         tasks=task_queries.count_by_status(tx, agent_id),
         threads_owned=threads.count_owned(tx, agent_id),
     )
-    return tray, [_alone(tx, inbox_message) for inbox_message in inbox.unread(tx, agent_id, PREVIEWS)]
+    return tray, [_alone(tx, inbox_message) for inbox_message in unread]
 
 
 def _alone(tx: Transaction, inbox_message: InboxMessage) -> ThreadTranscript:

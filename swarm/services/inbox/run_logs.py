@@ -13,6 +13,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES, MAX_LOG_PIECES, MOST_LOG_BYTES
 from swarm.domain.model.threads import Thread
 from swarm.domain.text.characters import without_escapes
+from swarm.domain.text.secrets import without_secrets
 from swarm.services.rules.fencing import authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.reply import last_person, with_others
@@ -139,10 +140,11 @@ def _is_deleted(tx: Transaction, run: Run) -> bool:
 
 
 def _text(new: bytes, room: int, number: int) -> str:
-    """Returns bytes as a text that every database can store; what is invalid is replaced. A log that becomes full says
-    so."""
+    """Returns bytes as a text without secrets that every database can store; what is invalid is replaced. A log that
+    becomes full says so."""
     is_full = len(new) > room or number + 1 >= MAX_LOG_PIECES
-    return new[:room].decode("utf-8", "replace").replace("\0", "\ufffd") + (FULL_NOTE if is_full else "")
+    text = new[:room].decode("utf-8", "replace").replace("\0", "\ufffd")
+    return without_secrets(text) + (FULL_NOTE if is_full else "")
 
 
 def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> LogPart:
@@ -154,7 +156,7 @@ def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> Log
         )
     pieces = run_logs.after(tx, run_id, after, _PIECES_AT_ONCE)
     return LogPart(
-        text=without_escapes("".join(piece.text for piece in pieces)),
+        text=without_secrets(without_escapes("".join(piece.text for piece in pieces))),  # one may span two pieces
         start=pieces[0].position if pieces else after,
         next=pieces[-1].end if pieces else after,
         is_over=len(pieces) < _PIECES_AT_ONCE and not leases.holds(leases.peek(tx, run.lease_token)),

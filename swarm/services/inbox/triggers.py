@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from swarm.domain.access import Me
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, token_hash
 from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.leases import new_key
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import (
@@ -53,6 +54,7 @@ class Claimed:
     """The work leased by a claim: inbox messages of one thread, a task, or a notice."""
 
     lease: Lease
+    key: str = field(default_factory=new_key, repr=False)  # of the lease, which stores its hash
     inbox_messages: tuple[InboxMessage, ...] = ()
     task: Task | None = None
     notice: Notice | None = None
@@ -64,6 +66,11 @@ class Claimed:
         if self.notice:
             return TriggerKind(self.notice.kind.value)
         return TriggerKind.TASK_ASSIGNED if self.task else TriggerKind.SLACK_INBOX_MESSAGE
+
+    @property
+    def keyed(self) -> Lease:
+        """The lease with the hash of its key."""
+        return replace(self.lease, key_hash=token_hash(self.key))
 
     @property
     def created_at(self) -> int:
@@ -316,6 +323,7 @@ class Triggers:
             due_at=claim.created_at,
             attempt=claim.lease.attempt,
             lease_token=claim.lease.token,
+            lease_key=claim.key,
             lease_expires_at=claim.lease.expires_at,
             prompt=render(prompt, secrets.token_hex(8)),
             thread=place,

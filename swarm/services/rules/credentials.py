@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +22,7 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, token_hash
+from swarm.services.rules import lease_keys
 from swarm.services.rules.guarded import watch
 from swarm.services.rules.participants import AGENTS
 from swarm.store import agents
@@ -85,6 +86,14 @@ class AgentTokenCache:
     async def identify(self, token: str) -> Agent:
         """Returns the agent with this token. Raises Unauthorized."""
         return await self._find(token_hash(token))
+
+    async def holder(self, key: str) -> tuple[Agent, str]:
+        """Returns the agent and the lease token of a lease's key. Raises Unauthorized."""
+        return await self._database.read(lease_keys.holder, token_hash(key))
+
+    async def check_reach(self, lease_token: str, ids: Mapping[str, Iterable[str]]) -> None:
+        """Raises LeaseLost and Forbidden: see `lease_keys.check_reach`."""
+        await self._database.read(lease_keys.check_reach, lease_token, ids)
 
     async def check(self, agent: Agent) -> None:
         """Raises Unauthorized if this process knows that the agent's token has ended."""

@@ -23,6 +23,7 @@ class Caller:
     agent: Agent
     lease_token: str | None = None
     request_id: str | None = None
+    bound_to: str | None = None  # the lease whose key the caller has; None: it has the agent's own token
     work: str | None = None  # for a run of the coordinator: request ids count under all leases of this work
 
 

@@ -22,7 +22,7 @@ from swarm.domain.model.tasks import (
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
-from swarm.services.rules import task_ends
+from swarm.services.rules import lease_keys, task_ends
 from swarm.services.rules.fencing import NAME_LEASE, authorize_task, check_run, lock_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall, digest, idempotent
 from swarm.services.rules.participants import Standings, read_roster
@@ -51,6 +51,9 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 _TITLE_FROM_DESCRIPTION: Final = 80
+
+MOST_TASKS: Final = 100
+"""The most tasks in one list."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,11 +134,13 @@ class Tasks:
         """Returns one task. Raises NotFound for an unknown task or a task that the agent may not see."""
         return await self._database.read(_get, agent, task_id)
 
-    async def latest(self, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
+    async def latest(
+        self, agent: Agent | None, status: TaskStatus | None, limit: int, *, bound_to: str | None = None
+    ) -> list[TaskView]:
         """Returns the newest tasks in brief: all for leads and operators; for a worker, its own tasks and the tasks it
-        created.
+        created. For the key of a lease, those among the newest `MOST_TASKS` that it reaches.
         """
-        return await self._database.read(_latest, agent, status, limit)
+        return await self._database.read(_latest, agent, status, limit, bound_to)
 
     def _create(
         self,
@@ -398,6 +403,10 @@ def _get(tx: Transaction, agent: Agent | None, task_id: str) -> TaskView:
     return view(tx, _visible(tx, agent, task_id))
 
 
-def _latest(tx: Transaction, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
+def _latest(
+    tx: Transaction, agent: Agent | None, status: TaskStatus | None, limit: int, bound_to: str | None
+) -> list[TaskView]:
     own = agent.id if agent and agent.role is not Role.LEAD else None
-    return views_in_brief(tx, task_queries.latest(tx, limit, status=status, agent_id=own))
+    most = MOST_TASKS if bound_to else limit
+    found = views_in_brief(tx, task_queries.latest(tx, most, status=status, agent_id=own))
+    return lease_keys.reached(tx, bound_to, found)[:limit] if bound_to else found

@@ -7,7 +7,7 @@ goes by it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, delete, insert, or_, select, true, update
 
@@ -37,6 +37,8 @@ class Lease:
     task_id: str | None = None  # the task under the lease; otherwise the lease covers messages or a notice
     created_at: int = 0
     prolonged: int = 0  # how often the sweep has prolonged it since its last renewal
+    key_hash: str | None = field(default=None, repr=False, compare=False)
+    ended_at: int | None = None
 
 
 _lease = row_mapper(Lease)
@@ -44,7 +46,7 @@ _lease = row_mapper(Lease)
 _given_tokens = given(token=Text)
 _given_leases = given(
     token=Text, kind=Text, agent_id=Text, thread_id=Text, trigger_id=Text, attempt=Integer, hold=Boolean,
-    created_at=BigInteger, expires_at=BigInteger, task_id=Text,
+    created_at=BigInteger, expires_at=BigInteger, task_id=Text, key_hash=Text,
 )  # fmt: skip
 # For work, the conflict is with the partial unique index: another run of this agent is active in this thread.
 _GRANT = Statement(
@@ -67,6 +69,7 @@ _GET = Statement(
     .with_for_update(of=leases, key_share=True)
 )
 _PEEK = Statement(select(leases).where(leases.c.token == bindparam("token")))
+_OF_KEY = Statement(select(leases).where(leases.c.key_hash == bindparam("key_hash")))
 _RENEW = Statement(
     update(leases)
     .where(leases.c.token == _given_tokens.c.token, _active)
@@ -129,7 +132,7 @@ def grant(tx: Transaction, wanted: Sequence[Lease]) -> list[Lease]:
         {
             "token": lease.token, "kind": lease.kind, "agent_id": lease.agent_id, "thread_id": lease.thread_id,
             "trigger_id": lease.trigger_id, "attempt": lease.attempt, "hold": lease.hold, "created_at": tx.now,
-            "expires_at": lease.expires_at, "task_id": lease.task_id,
+            "expires_at": lease.expires_at, "task_id": lease.task_id, "key_hash": lease.key_hash,
         }
         for lease in wanted
     ]  # fmt: skip
@@ -172,6 +175,12 @@ def by_token(tx: Transaction, token: str) -> Lease | None:
 def peek(tx: Transaction, token: str) -> Lease | None:
     """Returns any agent's lease without locking it, because its thread must be locked first."""
     row = _PEEK.first(tx, token=token)
+    return _lease(row) if row else None
+
+
+def of_key(tx: Transaction, key_hash: str) -> Lease | None:
+    """Returns the lease whose key has this hash, active or ended, without locking it."""
+    row = _OF_KEY.first(tx, key_hash=key_hash)
     return _lease(row) if row else None
 
 

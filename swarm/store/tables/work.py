@@ -174,6 +174,7 @@ leases = Table(
     Column("ended_as", Text),
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task under the lease; otherwise the lease covers messages
     Column("prolonged", Integer, nullable=False, server_default=text("0")),  # times since its last renewal
+    Column("key_hash", Text),  # of the key for the program that does the work; null: granted before there were keys
     one_of("kind", LeaseKind),
     one_of("ended_as", LeaseEnd),
     CheckConstraint("(ended_at IS NULL) = (ended_as IS NULL)", name="ended"),
@@ -190,6 +191,8 @@ Index(
     sqlite_where=_active_work,
     postgresql_where=_active_work,
 )
+_has_key = leases.c.key_hash.is_not(None)
+Index("uq_leases_key", leases.c.key_hash, unique=True, sqlite_where=_has_key, postgresql_where=_has_key)
 Index("ix_leases_expiry", leases.c.expires_at, sqlite_where=_active, postgresql_where=_active)
 Index(
     "ix_leases_ended",

@@ -104,12 +104,14 @@ async def test_in_the_sandbox_a_cli_works_and_keeps_its_session_also_in_a_home_t
     bench: Bench,
 ) -> None:
     office = bench.office
-    program = Path(shutil.which(bench.cli.program, path=office.environment["PATH"]) or "")
-    if not shutil.which("bwrap") or program.is_relative_to("/tmp"):
-        pytest.skip("NOT TESTED HERE: needs bubblewrap, and CLIs outside of /tmp, of which a sandbox has its own")
+    if not shutil.which("bwrap"):
+        pytest.skip("NOT TESTED HERE: needs bubblewrap")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
         office.environment["HOME"] = home
         bench.env = bench.cli.environment(bench.model.base_url, Path(home))
+        if bench.env.pop("CODEX_HOME", None):  # the settings of the person do not count
+            state = office.folder / "swarm" / "runners" / office.name / "cli"
+            shutil.copytree(Path(home) / ".codex", state / ".codex")
         await bench.start("--sandbox")
         bench.reply = after(bench.cli.shell("echo made > made.txt; touch $HOME/outside"), then="I made the file.")
         ts, task_id = await office.delegate("make a file named made.txt")

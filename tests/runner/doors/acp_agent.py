@@ -58,6 +58,8 @@ KNOWN_AS = {"counts tokens by session": "Copilot", "counts by process": "claude-
 OWN, FOREIGN = {"server": "swarm", "tool": "get-task"}, {"server": "files", "tool": "delete"}
 USES: list[tuple[Any, dict[str, Any]]] = [
     ("mcp__swarm__get-task", {}), (True, OWN), ("mcp__files__delete", OWN), (True, FOREIGN), (None, OWN),
+    ("mcp__swarm__evil", {}), ("mcp__swarm__", {}), (True, {"server": "swarm", "tool": "evil"}),
+    (True, {"server": "swarm__", "tool": "tray"}), ("MCP__swarm__tray", {}), ("mcp__swarm__tray ", {}),
 ]  # fmt: skip
 """Uses of tools: what the adapter says of the tool, and the arguments."""
 

@@ -11,6 +11,7 @@ import pytest
 from swarm.domain.model.requests import FileDiff
 from swarm.runner.doors.acp import AcpDoor
 from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
+from swarm.runner.doors.repository import OWN_TOOLS
 from swarm.runner.port import (
     CliSession,
     LogLine,
@@ -26,6 +27,7 @@ from swarm.runner.port import (
 )
 from tests.runner.doors import acp_agent
 from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
+from tools.tool import discover
 
 
 @pytest.mark.parametrize(
@@ -138,9 +140,25 @@ async def test_the_tools_of_the_swarm_are_allowed_and_others_asked_by_their_name
             await session.permit(event.id, allowed=False)
 
     events, ended = await turn_of(session, seen=refuse)
-    assert text_in(events) == "yes yes no no no "
-    assert [one.tool for one in asked] == ["mcp__files__delete", "mcp__files__delete", "execute"]
-    assert ended.refused_tools == ("mcp__files__delete", "mcp__files__delete", "execute")
+    assert text_in(events) == "yes yes " + "no " * 9
+    names = [
+        *(
+            "mcp__files__delete",
+            "mcp__files__delete",
+            "execute",
+            "mcp__swarm__evil",
+            "mcp__swarm__",
+            "mcp__swarm__evil",
+        ),
+        *("mcp__swarm____tray", "MCP__swarm__tray", "mcp__swarm__tray "),
+    ]
+    assert [one.tool for one in asked] == names
+    assert ended.refused_tools == tuple(names)
+
+
+@pytest.mark.req("SEC-08")
+def test_the_own_tools_are_those_of_the_coordinator() -> None:
+    assert discover().keys() == OWN_TOOLS
 
 
 @pytest.mark.req("RUN-05")

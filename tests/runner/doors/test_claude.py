@@ -14,6 +14,7 @@ import pytest
 from swarm.domain.model.requests import FileDiff
 from swarm.runner.doors.claude import ClaudeDoor
 from swarm.runner.doors.claude_messages import TurnMessages, permission_of
+from swarm.runner.doors.repository import OWN_NAMES
 from swarm.runner.port import (
     LogLine,
     PermissionAsked,
@@ -317,4 +318,4 @@ async def test_a_refusal_counts_for_its_turn_also_if_the_cli_does_not_report_it_
     assert ["updatedPermissions" in reply for reply in replies] == [False, False, True]
     arguments = desk.noted()[0]["arguments"]
     assert "--strict-mcp-config" in arguments
-    assert arguments[arguments.index("--allowedTools") + 1] == "mcp__swarm"
+    assert set(arguments[arguments.index("--allowedTools") + 1].split(",")) == OWN_NAMES
