@@ -1,0 +1,105 @@
+"""The askers inside the coordinator: an agent whose calls people approve, and a tool server that asks during a call.
+
+Their model is a script: it calls the tool that the message names, and says what came of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from mcp.server import MCPServer
+from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
+from mcp.server.mcpserver.resolve import Elicit, Resolve
+from pydantic import BaseModel
+
+from tests.decisions.journal import Journal, command_in
+from tests.decisions.remote import NOBODY_DECIDED, held
+from tests.support.providers.request import Request
+from tests.support.providers.script import Call, Fails, Reply, Say
+
+_WORDS: Final = {"accept": "approved", "decline": "rejected", "cancel": "cancelled"}
+_RAN: Final = "I did"
+
+
+class Word(BaseModel):
+    word: str
+
+
+class Nothing(BaseModel):
+    pass
+
+
+async def _which(path: str) -> Elicit[Word]:
+    return Elicit(f"Which word for {path}?", Word)
+
+
+async def _sure(path: str) -> Elicit[Nothing]:
+    return Elicit(f"May I {path}?", Nothing)
+
+
+def tool_server(journal: Journal) -> MCPServer:
+    """Returns a server with a plain tool, ``act``, and two that ask people: ``sure`` and ``fill``."""
+    server = MCPServer("tools")
+
+    @server.tool()
+    async def act(path: str) -> str:
+        """Act, without a question."""
+        journal.ran(path)
+        return f"{_RAN} {path}."
+
+    @server.tool()
+    async def sure(path: str, answer: Annotated[ElicitationResult[Nothing], Resolve(_sure)]) -> str:
+        """Act, if people confirm it."""
+        journal.got(path, _WORDS[answer.action])
+        if isinstance(answer, AcceptedElicitation):
+            journal.ran(path)
+        return answer.action
+
+    @server.tool()
+    async def fill(path: str, answer: Annotated[ElicitationResult[Word], Resolve(_which)]) -> str:
+        """Ask people for a word."""
+        is_filled = isinstance(answer, AcceptedElicitation)
+        journal.got(path, f"answered {answer.data.word}" if is_filled else _WORDS[answer.action])
+        return answer.action
+
+    return server
+
+
+class Model:
+    """The model of both agents. Those of the tool server's asker have the word ``elicit`` in their instructions."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def __call__(self, request: Request) -> Reply:
+        command, cell = command_in(request.last_text)
+        is_asked_by_server = "elicit" in request.system
+        if request.is_after_tool:
+            return self._end(request, cell, command, is_asked_by_server)
+        self._journal.heard(cell, command)
+        if command == "wait":
+            await held(self._journal, cell)
+        if command == "form":
+            return Call("fill", {"path": cell})
+        tool = "sure" if is_asked_by_server else "act"
+        paths = {"act": [cell], "twice": [cell, f"{cell}-2"]}.get(command, [])
+        return [Call(tool, {"path": path}) for path in paths] or Say(f"I read: {command} {cell}.")
+
+    def _end(self, request: Request, cell: str, command: str, is_asked_by_server: bool) -> Reply:
+        results = request.results[-2:] if command == "twice" else request.results[-1:]
+        if not is_asked_by_server:
+            for place, result in enumerate(results):
+                self._journal.got(f"{cell}-2" if place else cell, _word(result, cell))
+        if self._journal.takes_failure(cell):
+            return Fails(400, message="out of luck")
+        return Say(f"Done: {' '.join(results)}")
+
+
+def _word(result: str, cell: str) -> str:
+    """Returns what a built-in agent's model reads of a decision."""
+    if _RAN in result:
+        return "edited" if f"{cell}-edited" in result else "approved"
+    for words, word in ((NOBODY_DECIDED, "expired"), ("withdrawn", "cancelled"), ("something else", "cancelled")):
+        if words in result:
+            return word
+    return "rejected" if "rejected" in result else f"nothing of use: {result}"

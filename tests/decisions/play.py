@@ -1,0 +1,365 @@
+"""Plays cells of the matrix: asks, perhaps kills, decides, perhaps retries, and looks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from swarm.domain.button_actions import DECIDE_ACTION, RETRY_RUN_ACTION
+from tests.decisions.expected import NOT_OFFERED, SEQUENTIAL, Act, Asker, Cell, Course, expected
+from tests.decisions.scene import (
+    FOUR_EYES,
+    Scene,
+    decisions_on,
+    has_retry,
+    shown,
+    words_of,
+)
+from tests.support.waiting import LOOK_EVERY_SECONDS, wait_until
+
+SETTLED_SECONDS: Final = 40.0
+_QUIET_SECONDS: Final = 2.0  # the sweep looks every second
+_DROP: Final = "Drop it and go on"
+_COMMANDS: Final = {Act.ANSWER: "form", Act.SECOND: "twice"}
+
+
+@dataclass
+class Played:
+    """A cell on its way. ``between`` is what the cards said after the resume had failed."""
+
+    asker: Asker
+    act: Act
+    course: Course
+    id: str
+    ts: str = ""
+    asked_ts: str = ""  # of the message that asked
+    offered: set[str] = field(default_factory=set)
+    between: str = ""
+    problem: str = ""
+    seen: Cell = field(default_factory=Cell)
+
+    @property
+    def channel(self) -> str:
+        return FOUR_EYES if self.act is Act.BUNDLE else "general"
+
+    @property
+    def expected(self) -> Cell:
+        return expected(self.asker, self.act, self.course)
+
+    @property
+    def has_failure(self) -> bool:
+        return self.course is Course.RETRIED
+
+    def person(self, role: str) -> str:
+        return f"{role}{self.id}"
+
+
+async def play(scene: Scene, wanted: list[tuple[Asker, Act]], course: Course) -> list[Played]:
+    """Plays cells of one course, all at once. What goes wrong on the way is in their `problem`."""
+    cells = [Played(asker=asker, act=act, course=course, id=scene.next_cell()) for asker, act in wanted]
+    await scene.people([cell.id for cell in cells])
+    await asyncio.gather(*(_careful(_ask(scene, cell), cell) for cell in cells))
+    if course is Course.KILLED:
+        await scene.stage.restart_coordinator()
+    await asyncio.gather(*(_careful(_go_on(scene, cell), cell) for cell in cells if not cell.problem))
+    await asyncio.sleep(_QUIET_SECONDS)  # what comes twice, comes now
+    await asyncio.gather(*(_careful(_note(scene, cell), cell) for cell in cells))
+    return cells
+
+
+async def _careful(step: Any, cell: Played) -> None:
+    try:
+        await step
+    except AssertionError as error:
+        cell.problem = cell.problem or str(error)[:600]
+
+
+async def _ask(scene: Scene, cell: Played) -> None:
+    alice, command = cell.person("alice"), _COMMANDS.get(cell.act, "act")
+    if cell.act is Act.BUNDLE:
+        await _bundle(scene, cell)
+    else:
+        text = f"swarm#{cell.asker} {command} {cell.id}"
+        cell.ts = cell.asked_ts = await scene.twin.say(text, user=alice, channel=cell.channel)
+    if cell.expected is NOT_OFFERED and cell.act is Act.ANSWER:
+        return  # nothing asks for values
+    found = await shown(scene, cell.ts, cell.channel, _count(cell))
+    cell.offered = decisions_on(found[0][1])
+
+
+def _count(cell: Played) -> int:
+    """Returns how many questions are open at once."""
+    return 2 if cell.act is Act.SECOND and cell.asker not in SEQUENTIAL else 1
+
+
+async def _bundle(scene: Scene, cell: Played) -> None:
+    """Two people write while the agent is busy, so that one run answers both."""
+    alice, bob, channel = cell.person("alice"), cell.person("bob"), cell.channel
+    cell.ts = await scene.twin.say(f"swarm#{cell.asker} wait {cell.id}", user=alice, channel=channel)
+
+    async def is_busy() -> bool:
+        return scene.journal.of("heard", cell.id) == ["wait"]
+
+    await wait_until(is_busy, what="the agent is busy", within_seconds=30)
+    told = [await scene.twin.say(f"act {cell.id}", user=person, channel=channel, thread=cell.ts) for person in (alice, bob)]
+    cell.asked_ts = told[0]
+
+    async def are_stored() -> bool:
+        messages = await scene.twin.messages(channel=channel, thread_ts=cell.ts)
+        return all(message["reactions"] for message in messages if message["ts"] in told)
+
+    await wait_until(are_stored, what="both messages are stored", within_seconds=30)
+    scene.journal.go_on(cell.id)
+
+
+async def _go_on(scene: Scene, cell: Played) -> None:
+    if cell.asker is Asker.TOOL_SERVER and cell.course is Course.KILLED and cell.offered:
+        await shown(scene, cell.ts, cell.channel, _count(cell))  # it has asked anew
+    if cell.has_failure:
+        scene.journal.fail(cell.id)
+    await _decide(scene, cell)
+    if cell.has_failure and cell.expected is not NOT_OFFERED:
+        await _retry(scene, cell)
+    if cell.act is Act.SECOND and cell.asker in SEQUENTIAL:
+        await _second(scene, cell)
+    if cell.act is Act.GRANT and cell.expected is not NOT_OFFERED:
+        await _again(scene, cell)
+    if cell.expected is NOT_OFFERED:
+        return
+
+    async def look() -> Cell:
+        return await seen(scene, cell)
+
+    await wait_until(look, lambda found: found == cell.expected, within_seconds=SETTLED_SECONDS)
+
+
+async def _decide(scene: Scene, cell: Played) -> None:
+    alice, bob, carol = map(cell.person, ("alice", "bob", "carol"))
+    match cell.act:
+        case Act.APPROVE | Act.REJECT:
+            await _press(scene, cell, alice, cell.act)
+        case Act.EDIT:
+            await _over_http(scene, cell, "edit", arguments={"path": f"{cell.id}-edited"})
+        case Act.ANSWER:
+            await _over_http(scene, cell, "answer", values=_values(cell))
+        case Act.EXPIRY:
+            for request, _ in await shown(scene, cell.ts, cell.channel, 1):
+                scene.expire(request["id"])
+        case Act.STOP:
+            await scene.twin.say("!stop", user=alice, channel=cell.channel, thread=cell.ts)
+        case Act.DELETE:
+            await scene.twin.ask(
+                "DELETE", "messages", json={"user": alice, "channel": cell.channel, "ts": cell.asked_ts}
+            )
+        case Act.DROP:
+            await _drop(scene, cell)
+        case Act.GRANT:
+            await _press(scene, cell, alice, "approve_thread")
+        case Act.BYSTANDER:
+            await scene.twin.say(f"interesting {cell.id}", user=bob, channel=cell.channel, thread=cell.ts)
+            await _stored(scene, cell, f"interesting {cell.id}")
+            if "told" in cell.expected.told:
+                await _told(scene, cell, bob, 1)
+            await _press(scene, cell, bob, "approve")
+            await _press(scene, cell, alice, "approve")
+        case Act.SECOND:
+            await _press(scene, cell, alice, "approve")
+            if cell.asker not in SEQUENTIAL:
+                await _press(scene, cell, alice, "reject", place=1)
+        case Act.BUNDLE:
+            for person in (alice, bob):
+                await _press(scene, cell, person, "approve")
+            await _press(scene, cell, carol, "approve")
+
+
+def _values(cell: Played) -> dict[str, Any]:
+    """The form of CAIPE has more fields."""
+    if cell.asker in (Asker.CAIPE_FORM, Asker.CAIPE_DATA):
+        return {"repo": "blue", "where": ["eu"]}
+    return {"question-1": "blue"} if cell.asker is Asker.CLAUDE else {"word": "blue"}
+
+
+async def _press(scene: Scene, cell: Played, person: str, decision: str, *, place: int = 0) -> None:
+    """Presses a button of the card of an open question; one that is not there is a problem."""
+    cards = await scene.cards(await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts))
+    found = [card for request, card in cards if request["status"] != "cancelled"]
+    assert found, "there is no card"
+    card = found[place]
+    pressed = {"user": person, "channel": cell.channel, "ts": card["ts"], "action_id": f"{DECIDE_ACTION}{decision}"}
+    assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
+
+
+async def _over_http(scene: Scene, cell: Played, decision: str, **given: Any) -> None:
+    """Decides as alice. Where it is not offered, it is refused as well."""
+    ((request, _),) = await shown(scene, cell.ts, cell.channel, 1)
+    alice = next(id for id, name in scene.ids.items() if name == cell.person("alice"))
+    wish = {"decision": decision, "as": alice, **given}
+    answer = await scene.operator.ask("POST", f"/requests/{request['id']}/decide", json=wish)
+    assert answer.is_success != (cell.expected is NOT_OFFERED), f"{answer.status_code}: {answer.text}"
+
+
+async def _drop(scene: Scene, cell: Played) -> None:
+    """The requester writes; a built-in agent drops its question by that, others offer a button."""
+    alice = cell.person("alice")
+    text = f"interesting {cell.id}"
+    await scene.twin.say(text, user=alice, channel=cell.channel, thread=cell.ts)
+    await _stored(scene, cell, text)
+    if cell.expected is not NOT_OFFERED and cell.asker is not Asker.BUILT_IN:
+        (message, action) = await wait_until(lambda: _drop_button(scene, cell), what="the drop is offered")
+        pressed = {"user": alice, "channel": cell.channel, "ts": message, "action_id": action}
+        assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
+
+
+async def _drop_button(scene: Scene, cell: Played) -> tuple[str, str]:
+    """Returns the private message with the button, and the button's action; empty words if there is none."""
+    for message in await scene.twin.private(cell.person("alice"), cell.channel):
+        for block in message["blocks"] if message["thread_ts"] == cell.ts else []:
+            for element in block.get("elements", []):
+                if element.get("type") == "button" and _DROP in words_of(element):
+                    return message["ts"], element["action_id"]
+    return "", ""
+
+
+async def _stored(scene: Scene, cell: Played, text: str) -> None:
+    async def look() -> bool:
+        messages = await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts)
+        return any(message["reactions"] for message in messages if message["text"] == text)
+
+    await wait_until(look, what=f"“{text}” is stored")
+
+
+async def _told(scene: Scene, cell: Played, person: str, count: int) -> None:
+    await wait_until(lambda: _whispers(scene, cell, person), lambda told: len(told) >= count, what=f"{person} is told")
+
+
+async def _whispers(scene: Scene, cell: Played, person: str) -> list[str]:
+    """Returns what only this person sees in the thread."""
+    private = await scene.twin.private(person, cell.channel)
+    return [message["text"] for message in private if message["thread_ts"] == cell.ts]
+
+
+async def _retry(scene: Scene, cell: Played) -> None:
+    """Waits until the agent has failed; presses Retry, unless the work comes again by itself."""
+
+    async def look() -> tuple[list[str], bool]:
+        messages = await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts)
+        return has_retry(messages), len(scene.journal.of("got", cell.id)) > len(cell.expected.gets.split(", ")) // 2
+
+    buttons, comes_again = await wait_until(look, any, within_seconds=30, what="a Retry button is shown")
+    if comes_again or not buttons:
+        return
+
+    async def cards() -> str:
+        return (await seen(scene, cell)).cards
+
+    cell.between = await wait_until(cards, lambda cards: "failed" in cards, what="the card says that the agent failed")
+    pressed = {"user": cell.person("alice"), "channel": cell.channel, "ts": buttons[-1], "action_id": RETRY_RUN_ACTION}
+    assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
+
+
+async def _second(scene: Scene, cell: Played) -> None:
+    """The resumed run asks again."""
+    await shown(scene, cell.ts, cell.channel, 1)
+    await _press(scene, cell, cell.person("alice"), "reject", place=1)
+
+
+async def _again(scene: Scene, cell: Played) -> None:
+    """Asks for the same tool again in the thread, when the first call is over."""
+
+    async def look() -> bool:
+        return bool(scene.journal.of("ran", cell.id)) and (await seen(scene, cell)).session == "active"
+
+    await wait_until(look, what="the first call is over", within_seconds=30)
+    await scene.twin.say(f"again {cell.id}", user=cell.person("alice"), channel=cell.channel, thread=cell.ts)
+
+
+async def _note(scene: Scene, cell: Played) -> None:
+    """Looks for the last time."""
+    if cell.expected is NOT_OFFERED:
+        cell.seen = NOT_OFFERED if await _is_not_offered(scene, cell) else Cell(cards="offered")
+        return
+    cell.seen = await seen(scene, cell)
+
+
+async def _is_not_offered(scene: Scene, cell: Played) -> bool:
+    """Whether nothing on the card or beside it lets people do this."""
+    match cell.act:
+        case Act.EDIT | Act.ANSWER:
+            return cell.act.value not in cell.offered
+        case Act.GRANT:
+            return not {"approve_thread", "approve_always"} & cell.offered
+        case Act.DROP:
+            return await _drop_button(scene, cell) == ("", "")
+    return "failed" not in (await seen(scene, cell)).cards
+
+
+async def seen(scene: Scene, cell: Played) -> Cell:
+    """Returns what has come of a cell so far."""
+    messages = await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts)
+    shown_cards = [card for _, card in await scene.cards(messages)]
+    heard = scene.journal.of("heard", cell.id)
+    own = 2 if cell.act is Act.BUNDLE else 1
+    return Cell(
+        gets=", ".join(scene.journal.of("got", cell.id)),
+        runs=_runs(scene.journal.of("ran", cell.id)),
+        cards=", ".join(state_of(scene.names_in(words_of(card["blocks"]))) for card in shown_cards),
+        hears=", ".join(heard[own:]),
+        told=await _told_people(scene, cell) if cell.expected.told else "",
+        retry=bool(has_retry(messages)) if not cell.has_failure else False,
+        session=await scene.session(cell.ts),
+    )
+
+
+async def _told_people(scene: Scene, cell: Played) -> str:
+    """Returns who was told privately: what is waited for, and that they may not decide."""
+    parts = []
+    for role in ("alice", "bob"):
+        whispers = await _whispers(scene, cell, cell.person(role))
+        refused = [text for text in whispers if re.search(r"may decide|can decide|not among|may not decide", text)]
+        words = ["told"] if "told" in cell.expected.told and len(whispers) > len(refused) else []
+        words += ["refused"] if refused else []
+        parts += [f"{role}: {', '.join(words)}"] if words and (role == "bob" or cell.act is Act.BUNDLE) else []
+    return ", ".join(parts)
+
+
+def _runs(ran: list[str]) -> str:
+    times = {0: "never", 1: "once", 2: "twice"}.get(len(ran), f"{len(ran)} times")
+    return f"{times}, as edited" if "-edited" in ran else times
+
+
+def state_of(words: str) -> str:
+    """Returns what a card says of its question, in the words of the table."""
+    failed = " (failed)" if re.search(r"agent failed|failed after", words, re.IGNORECASE) else ""
+    if found := re.search(r"(Approved with changed arguments|Approved|Rejected|Answered) by @?(\w+)", words):
+        return f"{found.group(1).lower()} by {found.group(2).lower()}{failed}"
+    if "obody decided in time" in words:
+        return f"expired{failed}"
+    if found := re.search(r"(?:Withdrawn|Dropped)\b.*", words, re.DOTALL):
+        return _withdrawn(found.group(0)) + failed
+    return "open"
+
+
+def _withdrawn(words: str) -> str:
+    by = re.search(r"by @?(alice|bob|carol|the operator)", words, re.IGNORECASE)
+    who = f" by {by.group(1).lower()}" if by else ""
+    for word, why in (("stopped", f"stopped{who}"), ("deleted", "deleted"), ("drop", f"dropped{who}")):
+        if word in words.lower():
+            return f"withdrawn: {why}"
+    return "withdrawn: lost" if re.search(r"restart|ended|lost", words) else f"withdrawn: {words[:80]}"
+
+
+def differing(cell: Played) -> str:
+    """Returns how a cell differs from what is expected; empty if it does not."""
+    if cell.seen == cell.expected and not cell.problem:
+        return ""
+    parts = [
+        f"{name}: {getattr(cell.seen, name)!r} and not {getattr(cell.expected, name)!r}"
+        for name in Cell.__dataclass_fields__
+        if getattr(cell.seen, name) != getattr(cell.expected, name)
+    ]
+    return "; ".join([*parts, *([f"({cell.problem})"] if cell.problem else [])])
+
+
+__all__ = ("LOOK_EVERY_SECONDS", "Played", "differing", "play", "replace", "seen")
