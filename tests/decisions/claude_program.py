@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.decisions.journal import Journal, command_in
+from tests.decisions.journal import Journal, command_in, paths_of
 from tests.decisions.remote import NOBODY_DECIDED
 from tests.runner.doors import claude_cli
 
@@ -42,7 +42,7 @@ def turn(prompt: str) -> None:
     JOURNAL.heard(cell, command)
     while command == "wait" and not JOURNAL.may_go_on(cell):
         time.sleep(0.02)
-    paths = {"act": [cell], "twice": [cell, f"{cell}-2"]}.get(command, [])
+    paths = paths_of(command, cell)
     try:
         words = filled(cell) if command == "form" else permitted(paths)
     except Interrupted:

@@ -81,6 +81,9 @@ LIVE: Final = (A.POLLING_LIVE, A.TOOL_SERVER, A.ACP, A.CLAUDE)
 ROUTED: Final = (A.POLLING, A.POLLING_LIVE, A.ACP, A.CLAUDE)
 """Messages reach them while a question is open, so that there is nothing to drop."""
 
+CLIS: Final = (A.ACP, A.CLAUDE)
+"""What they leave undone can be tried again, which asks anew."""
+
 SEQUENTIAL: Final = (A.AGUI_OLD, A.CAIPE_FORM, A.POLLING)
 """They ask one question in a run, and a second one when they are resumed."""
 
@@ -105,7 +108,8 @@ def _approve(asker: Asker) -> Cell:
 
 
 def _reject(asker: Asker) -> Cell:
-    return Cell(gets="rejected", cards="rejected by alice")
+    """The older form of AG-UI has no other word for it."""
+    return Cell(gets="cancelled" if asker is A.AGUI_OLD else "rejected", cards="rejected by alice")
 
 
 def _edit(asker: Asker) -> Cell:
@@ -126,8 +130,9 @@ def _expiry(asker: Asker) -> Cell:
 
 
 def _ended(asker: Asker, why: str) -> Cell:
-    """The work has ended: nobody resumes it, and a call that waits is told."""
-    return Cell(gets="cancelled" if asker in LIVE else "", cards=f"withdrawn: {why}")
+    """The work has ended: nobody resumes it, and a call that waits is told. A tool server's call is given up."""
+    is_told = asker in LIVE and asker is not A.TOOL_SERVER
+    return Cell(gets="cancelled" if is_told else "", cards=f"withdrawn: {why}")
 
 
 def _stop(asker: Asker) -> Cell:
@@ -159,7 +164,8 @@ def _bystander(asker: Asker) -> Cell:
 
 
 def _second(asker: Asker) -> Cell:
-    return Cell(gets="approved, rejected", runs="once", cards="approved by alice, rejected by alice")
+    gets = f"approved, {_reject(asker).gets}"
+    return Cell(gets=gets, runs="once", cards="approved by alice, rejected by alice")
 
 
 def _bundle(asker: Asker) -> Cell:
@@ -196,7 +202,7 @@ def expected(asker: Asker, act: Act, course: Course = Course.PLAIN) -> Cell:
 
 
 def _killed(asker: Asker, act: Act, plain: Cell) -> Cell:
-    """The coordinator's own call dies with it, and the run that is done again asks anew. All others decide as before."""
+    """The coordinator's own call dies with it, and the run that is done again asks anew; all others notice nothing."""
     if asker is not A.TOOL_SERVER:
         return plain
     first = "withdrawn: lost, withdrawn: lost" if act is Act.SECOND else "withdrawn: lost"
@@ -204,7 +210,7 @@ def _killed(asker: Asker, act: Act, plain: Cell) -> Cell:
 
 
 def _retried(asker: Asker, act: Act, plain: Cell) -> Cell:
-    """The same decision is sent again, and in the meantime the card says so. Where nothing is resumed, nothing fails."""
+    """The same decision is sent again, and the card says so meanwhile. Where nothing is resumed, nothing fails."""
     if asker in LIVE or act in (Act.STOP, Act.DELETE):
         return NOT_OFFERED
     first = plain.gets if act is Act.SECOND and asker not in SEQUENTIAL else plain.gets.split(", ")[0]

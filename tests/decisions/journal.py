@@ -30,6 +30,12 @@ def command_in(text: str, *, is_first: bool = False) -> tuple[str, str]:
     return (found[0] if is_first else found[-1]) if found else ("", "")
 
 
+def paths_of(command: str, cell: str, *, at_once: int = 2) -> list[str]:
+    """Returns the arguments of the calls that a command wants; an asker may ask for one only ``at_once``."""
+    paths = {"act": [cell], "again": [f"{cell}-again"], "twice": [cell, f"{cell}-2"]}
+    return paths.get(command, [])[:at_once]
+
+
 def cell_of(path: str) -> str:
     """Returns the cell that a call's argument belongs to."""
     return path.partition("-")[0]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+import httpx2
+
 from swarm.domain.button_actions import DECIDE_ACTION, RETRY_RUN_ACTION
-from tests.decisions.expected import NOT_OFFERED, SEQUENTIAL, Act, Asker, Cell, Course, expected
+from tests.decisions.expected import CLIS, NOT_OFFERED, SEQUENTIAL, Act, Asker, Cell, Course, expected
 from tests.decisions.scene import (
     FOUR_EYES,
     Scene,
+    buttons_of,
     decisions_on,
     has_retry,
-    shown,
+    look_until,
+    request_on,
     words_of,
 )
-from tests.support.waiting import LOOK_EVERY_SECONDS, wait_until
 
 SETTLED_SECONDS: Final = 40.0
 _QUIET_SECONDS: Final = 2.0  # the sweep looks every second
@@ -36,6 +39,8 @@ class Played:
     ts: str = ""
     asked_ts: str = ""  # of the message that asked
     offered: set[str] = field(default_factory=set)
+    cards: dict[str, str] = field(default_factory=dict)  # the requests that were shown, by the ts of their cards
+    withdrawn: set[str] = field(default_factory=set)
     between: str = ""
     problem: str = ""
     seen: Cell = field(default_factory=Cell)
@@ -72,26 +77,45 @@ async def play(scene: Scene, wanted: list[tuple[Asker, Act]], course: Course) ->
 async def _careful(step: Any, cell: Played) -> None:
     try:
         await step
-    except AssertionError as error:
-        cell.problem = cell.problem or str(error)[:600]
+    except (AssertionError, LookupError, ValueError, httpx2.HTTPError) as error:
+        cell.problem = cell.problem or (str(error) or repr(error))[:600]
 
 
 async def _ask(scene: Scene, cell: Played) -> None:
-    alice, command = cell.person("alice"), _COMMANDS.get(cell.act, "act")
+    alice = cell.person("alice")
+    command = "act" if cell.expected is NOT_OFFERED else _COMMANDS.get(cell.act, "act")
     if cell.act is Act.BUNDLE:
         await _bundle(scene, cell)
     else:
         text = f"swarm#{cell.asker} {command} {cell.id}"
         cell.ts = cell.asked_ts = await scene.twin.say(text, user=alice, channel=cell.channel)
-    if cell.expected is NOT_OFFERED and cell.act is Act.ANSWER:
-        return  # nothing asks for values
-    found = await shown(scene, cell.ts, cell.channel, _count(cell))
-    cell.offered = decisions_on(found[0][1])
+    found = await _shown(scene, cell, _count(cell))
+    cell.offered = decisions_on(found[0])
 
 
 def _count(cell: Played) -> int:
     """Returns how many questions are open at once."""
     return 2 if cell.act is Act.SECOND and cell.asker not in SEQUENTIAL else 1
+
+
+async def _messages(scene: Scene, cell: Played) -> list[dict[str, Any]]:
+    """Returns the messages of the thread, and remembers which of them are cards."""
+    messages: list[dict[str, Any]] = await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts)
+    for message in messages:
+        if request := request_on(message):
+            cell.cards[message["ts"]] = request
+        if message["ts"] in cell.cards and "Withdrawn" in words_of(message["blocks"]):
+            cell.withdrawn.add(message["ts"])
+    return messages
+
+
+async def _shown(scene: Scene, cell: Played, count: int) -> list[dict[str, Any]]:
+    """Returns the cards of open questions, once there are so many."""
+
+    async def look() -> list[dict[str, Any]]:
+        return [message for message in await _messages(scene, cell) if request_on(message)]
+
+    return await look_until(look, lambda found: len(found) >= count, within_seconds=40, what=f"{count} cards are shown")
 
 
 async def _bundle(scene: Scene, cell: Played) -> None:
@@ -102,37 +126,40 @@ async def _bundle(scene: Scene, cell: Played) -> None:
     async def is_busy() -> bool:
         return scene.journal.of("heard", cell.id) == ["wait"]
 
-    await wait_until(is_busy, what="the agent is busy", within_seconds=30)
-    told = [await scene.twin.say(f"act {cell.id}", user=person, channel=channel, thread=cell.ts) for person in (alice, bob)]
+    await look_until(is_busy, what="the agent is busy", within_seconds=30)
+    told = [
+        await scene.twin.say(f"act {cell.id}", user=person, channel=channel, thread=cell.ts) for person in (alice, bob)
+    ]
     cell.asked_ts = told[0]
 
     async def are_stored() -> bool:
-        messages = await scene.twin.messages(channel=channel, thread_ts=cell.ts)
+        messages = await _messages(scene, cell)
         return all(message["reactions"] for message in messages if message["ts"] in told)
 
-    await wait_until(are_stored, what="both messages are stored", within_seconds=30)
+    await look_until(are_stored, what="both messages are stored", within_seconds=30)
     scene.journal.go_on(cell.id)
 
 
 async def _go_on(scene: Scene, cell: Played) -> None:
     if cell.asker is Asker.TOOL_SERVER and cell.course is Course.KILLED and cell.offered:
-        await shown(scene, cell.ts, cell.channel, _count(cell))  # it has asked anew
+        await _shown(scene, cell, _count(cell))  # it has asked anew
     if cell.has_failure:
         scene.journal.fail(cell.id)
+    if cell.expected is NOT_OFFERED:
+        await _decide_otherwise(scene, cell)
+        return
     await _decide(scene, cell)
-    if cell.has_failure and cell.expected is not NOT_OFFERED:
+    if cell.has_failure:
         await _retry(scene, cell)
     if cell.act is Act.SECOND and cell.asker in SEQUENTIAL:
         await _second(scene, cell)
-    if cell.act is Act.GRANT and cell.expected is not NOT_OFFERED:
+    if cell.act is Act.GRANT:
         await _again(scene, cell)
-    if cell.expected is NOT_OFFERED:
-        return
 
     async def look() -> Cell:
         return await seen(scene, cell)
 
-    await wait_until(look, lambda found: found == cell.expected, within_seconds=SETTLED_SECONDS)
+    await look_until(look, lambda found: found == cell.expected, within_seconds=SETTLED_SECONDS)
 
 
 async def _decide(scene: Scene, cell: Played) -> None:
@@ -145,8 +172,8 @@ async def _decide(scene: Scene, cell: Played) -> None:
         case Act.ANSWER:
             await _over_http(scene, cell, "answer", values=_values(cell))
         case Act.EXPIRY:
-            for request, _ in await shown(scene, cell.ts, cell.channel, 1):
-                scene.expire(request["id"])
+            for card in await _shown(scene, cell, 1):
+                scene.expire(cell.cards[card["ts"]])
         case Act.STOP:
             await scene.twin.say("!stop", user=alice, channel=cell.channel, thread=cell.ts)
         case Act.DELETE:
@@ -174,29 +201,38 @@ async def _decide(scene: Scene, cell: Played) -> None:
             await _press(scene, cell, carol, "approve")
 
 
+async def _decide_otherwise(scene: Scene, cell: Played) -> None:
+    """Tries what the card does not offer, or lets an asker fail to which nothing is resumed."""
+    alice = cell.person("alice")
+    if cell.has_failure and cell.act in (Act.APPROVE, Act.REJECT):
+        await _press(scene, cell, alice, cell.act)
+    elif cell.act in (Act.EDIT, Act.ANSWER, Act.DROP):
+        await _decide(scene, cell)
+
+
 def _values(cell: Played) -> dict[str, Any]:
     """The form of CAIPE has more fields."""
     if cell.asker in (Asker.CAIPE_FORM, Asker.CAIPE_DATA):
         return {"repo": "blue", "where": ["eu"]}
-    return {"question-1": "blue"} if cell.asker is Asker.CLAUDE else {"word": "blue"}
+    return {"question_1": "blue"} if cell.asker is Asker.CLAUDE else {"word": "blue"}
 
 
 async def _press(scene: Scene, cell: Played, person: str, decision: str, *, place: int = 0) -> None:
     """Presses a button of the card of an open question; one that is not there is a problem."""
-    cards = await scene.cards(await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts))
-    found = [card for request, card in cards if request["status"] != "cancelled"]
-    assert found, "there is no card"
-    card = found[place]
-    pressed = {"user": person, "channel": cell.channel, "ts": card["ts"], "action_id": f"{DECIDE_ACTION}{decision}"}
+    await _messages(scene, cell)
+    cards = [ts for ts in cell.cards if ts not in cell.withdrawn]
+    assert len(cards) > place, "there is no card"
+    under = cards[place]
+    pressed = {"user": person, "channel": cell.channel, "ts": under, "action_id": f"{DECIDE_ACTION}{decision}"}
     assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
 
 
 async def _over_http(scene: Scene, cell: Played, decision: str, **given: Any) -> None:
     """Decides as alice. Where it is not offered, it is refused as well."""
-    ((request, _),) = await shown(scene, cell.ts, cell.channel, 1)
+    (card,) = await _shown(scene, cell, 1)
     alice = next(id for id, name in scene.ids.items() if name == cell.person("alice"))
     wish = {"decision": decision, "as": alice, **given}
-    answer = await scene.operator.ask("POST", f"/requests/{request['id']}/decide", json=wish)
+    answer = await scene.operator.ask("POST", f"/requests/{cell.cards[card['ts']]}/decide", json=wish)
     assert answer.is_success != (cell.expected is NOT_OFFERED), f"{answer.status_code}: {answer.text}"
 
 
@@ -207,7 +243,7 @@ async def _drop(scene: Scene, cell: Played) -> None:
     await scene.twin.say(text, user=alice, channel=cell.channel, thread=cell.ts)
     await _stored(scene, cell, text)
     if cell.expected is not NOT_OFFERED and cell.asker is not Asker.BUILT_IN:
-        (message, action) = await wait_until(lambda: _drop_button(scene, cell), what="the drop is offered")
+        (message, action) = await look_until(lambda: _drop_button(scene, cell), any, what="the drop is offered")
         pressed = {"user": alice, "channel": cell.channel, "ts": message, "action_id": action}
         assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
 
@@ -215,23 +251,22 @@ async def _drop(scene: Scene, cell: Played) -> None:
 async def _drop_button(scene: Scene, cell: Played) -> tuple[str, str]:
     """Returns the private message with the button, and the button's action; empty words if there is none."""
     for message in await scene.twin.private(cell.person("alice"), cell.channel):
-        for block in message["blocks"] if message["thread_ts"] == cell.ts else []:
-            for element in block.get("elements", []):
-                if element.get("type") == "button" and _DROP in words_of(element):
-                    return message["ts"], element["action_id"]
+        for button in buttons_of(message) if message["thread_ts"] == cell.ts else []:
+            if _DROP in words_of(button):
+                return message["ts"], button["action_id"]
     return "", ""
 
 
 async def _stored(scene: Scene, cell: Played, text: str) -> None:
     async def look() -> bool:
-        messages = await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts)
+        messages = await _messages(scene, cell)
         return any(message["reactions"] for message in messages if message["text"] == text)
 
-    await wait_until(look, what=f"“{text}” is stored")
+    await look_until(look, what=f"“{text}” is stored")
 
 
 async def _told(scene: Scene, cell: Played, person: str, count: int) -> None:
-    await wait_until(lambda: _whispers(scene, cell, person), lambda told: len(told) >= count, what=f"{person} is told")
+    await look_until(lambda: _whispers(scene, cell, person), lambda told: len(told) >= count, what=f"{person} is told")
 
 
 async def _whispers(scene: Scene, cell: Played, person: str) -> list[str]:
@@ -244,24 +279,24 @@ async def _retry(scene: Scene, cell: Played) -> None:
     """Waits until the agent has failed; presses Retry, unless the work comes again by itself."""
 
     async def look() -> tuple[list[str], bool]:
-        messages = await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts)
+        messages = await _messages(scene, cell)
         return has_retry(messages), len(scene.journal.of("got", cell.id)) > len(cell.expected.gets.split(", ")) // 2
 
-    buttons, comes_again = await wait_until(look, any, within_seconds=30, what="a Retry button is shown")
+    buttons, comes_again = await look_until(look, any, within_seconds=30, what="a Retry button is shown")
     if comes_again or not buttons:
         return
 
     async def cards() -> str:
         return (await seen(scene, cell)).cards
 
-    cell.between = await wait_until(cards, lambda cards: "failed" in cards, what="the card says that the agent failed")
+    cell.between = await look_until(cards, lambda cards: "failed" in cards, what="the card says that the agent failed")
     pressed = {"user": cell.person("alice"), "channel": cell.channel, "ts": buttons[-1], "action_id": RETRY_RUN_ACTION}
     assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
 
 
 async def _second(scene: Scene, cell: Played) -> None:
     """The resumed run asks again."""
-    await shown(scene, cell.ts, cell.channel, 1)
+    await _shown(scene, cell, 1)
     await _press(scene, cell, cell.person("alice"), "reject", place=1)
 
 
@@ -271,7 +306,7 @@ async def _again(scene: Scene, cell: Played) -> None:
     async def look() -> bool:
         return bool(scene.journal.of("ran", cell.id)) and (await seen(scene, cell)).session == "active"
 
-    await wait_until(look, what="the first call is over", within_seconds=30)
+    await look_until(look, what="the first call is over", within_seconds=30)
     await scene.twin.say(f"again {cell.id}", user=cell.person("alice"), channel=cell.channel, thread=cell.ts)
 
 
@@ -297,17 +332,17 @@ async def _is_not_offered(scene: Scene, cell: Played) -> bool:
 
 async def seen(scene: Scene, cell: Played) -> Cell:
     """Returns what has come of a cell so far."""
-    messages = await scene.twin.messages(channel=cell.channel, thread_ts=cell.ts)
-    shown_cards = [card for _, card in await scene.cards(messages)]
+    messages = await _messages(scene, cell)
+    shown_cards = [message for message in messages if message["ts"] in cell.cards]
     heard = scene.journal.of("heard", cell.id)
     own = 2 if cell.act is Act.BUNDLE else 1
     return Cell(
-        gets=", ".join(scene.journal.of("got", cell.id)),
+        gets=", ".join(_gets(scene.journal.of("got", cell.id), cell)),
         runs=_runs(scene.journal.of("ran", cell.id)),
         cards=", ".join(state_of(scene.names_in(words_of(card["blocks"]))) for card in shown_cards),
         hears=", ".join(heard[own:]),
         told=await _told_people(scene, cell) if cell.expected.told else "",
-        retry=bool(has_retry(messages)) if not cell.has_failure else False,
+        retry=bool(has_retry(messages)) and (cell.asker not in CLIS or cell.act in (Act.STOP, Act.DELETE)),
         session=await scene.session(cell.ts),
     )
 
@@ -322,6 +357,12 @@ async def _told_people(scene: Scene, cell: Played) -> str:
         words += ["refused"] if refused else []
         parts += [f"{role}: {', '.join(words)}"] if words and (role == "bob" or cell.act is Act.BUNDLE) else []
     return ", ".join(parts)
+
+
+def _gets(words: list[str], cell: Played) -> list[str]:
+    """A CLI's call that is withdrawn may be refused before its turn is cancelled; nothing runs in either case."""
+    is_withdrawn = cell.asker in CLIS and cell.act in (Act.STOP, Act.DELETE)
+    return ["cancelled" if is_withdrawn and word == "rejected" else word for word in words]
 
 
 def _runs(ran: list[str]) -> str:
@@ -360,6 +401,3 @@ def differing(cell: Played) -> str:
         if getattr(cell.seen, name) != getattr(cell.expected, name)
     ]
     return "; ".join([*parts, *([f"({cell.problem})"] if cell.problem else [])])
-
-
-__all__ = ("LOOK_EVERY_SECONDS", "Played", "differing", "play", "replace", "seen")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import httpx2
 
-from tests.decisions.journal import Journal, command_in
+from tests.decisions.journal import Journal, command_in, paths_of
 from tests.decisions.remote import held
 from tests.support.doors import Visitor
 
@@ -71,13 +71,14 @@ class Poller:
             self._journal.heard(cell, command)
         if command == "wait":
             await held(self._journal, cell)
-        if command in ("act", "twice", "form") and (self._is_live or not decided):
-            paths = [cell, f"{cell}-2"] if command == "twice" else [cell]
+        paths = [cell] if command == "form" else paths_of(command, cell)
+        if paths and (self._is_live or not decided):
             asked = [await self._ask(path, message_id, token, is_form=command == "form") for path in paths]
             decided = [await self._ended(one) for one in asked] if self._is_live else []
             if not decided:
                 return
-        if all([self._acts(one, cell) for one in decided]):
+        outcomes = [self._acts(one, cell) for one in decided]
+        if all(outcomes):
             await self._reply(message_id, token, f"I have read {command} {cell}.")
         else:
             await self._finish(token, "failed")

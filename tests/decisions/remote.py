@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.decisions.journal import EARLY, Journal, cell_of, command_in
+from tests.decisions.journal import EARLY, Journal, cell_of, command_in, paths_of
 from tests.support import caipe
 
 _ARGUMENTS: Final = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -83,8 +83,8 @@ class AguiAgent:
             await held(self._journal, cell)
         if command == "twice" and self._is_old:
             self._second.add(cell)
-        paths = {"act": [cell], "form": [cell], "twice": [cell] if self._is_old else [cell, f"{cell}-2"]}
-        return f"I read: {command} {cell}.", paths.get(command, []), command == "form"
+        paths = [cell] if command == "form" else paths_of(command, cell, at_once=1 if self._is_old else 2)
+        return f"I read: {command} {cell}.", paths, command == "form"
 
     def _has_failed(self, resume: list[dict[str, Any]]) -> bool:
         """Notes what came; whether the run is to fail."""
@@ -183,10 +183,10 @@ class CaipeService(caipe.Caipe):
             return self._asks(conversation, waiting)
         if command == "wait":
             await held(self._journal, cell)
-        if command in ("act", "twice"):
-            is_old = self.shape is caipe.Shape.OLD
-            self._second |= {cell} if is_old and command == "twice" else set()
-            return self._asks(conversation, [cell, f"{cell}-2"] if command == "twice" and not is_old else [cell])
+        is_old = self.shape is caipe.Shape.OLD
+        self._second |= {cell} if is_old and command == "twice" else set()
+        if paths := paths_of(command, cell, at_once=1 if is_old else 2):
+            return self._asks(conversation, paths)
         return await super()._taken(request, kind)
 
     async def _taken_decision(

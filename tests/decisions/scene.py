@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import httpx2
 import yaml
 
-from swarm.domain.button_actions import DECIDE_ACTION, RETRY_RUN_ACTION
+from swarm.domain.button_actions import DECIDE_ACTION, FORM_ACTION, RETRY_RUN_ACTION
 from swarm.domain.model.agents import Role
 from tests.decisions import acp_program, claude_program
 from tests.decisions.expected import Asker
@@ -32,9 +32,9 @@ from tests.support.doors import Visitor, serving
 from tests.support.http import client as http_client
 from tests.support.processes import Processes
 from tests.support.providers import openai_server
-from tests.support.stage import OPERATOR_TOKEN, Stage
+from tests.support.stage import Stage
 from tests.support.twin_client import TwinClient
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).parent.parent.parent
 FOUR_EYES: Final = "random"
@@ -42,8 +42,7 @@ FOUR_EYES: Final = "random"
 
 ROLES: Final = ("alice", "bob", "carol")
 _AT_ONCE: Final = 16
-_MOST_LISTED: Final = 100
-"""Of requests: more than one row of the matrix has."""
+_LOOK_EVERY_SECONDS: Final = 0.25
 
 T = TypeVar("T")
 
@@ -71,14 +70,6 @@ class Scene:
         seeded = await self.twin.ask("POST", "seed", json={"users": users})
         self.ids |= {id: name for name, id in seeded["users"].items()}
 
-    async def cards(self, messages: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Returns the requests that the messages of a thread show, each with its card, oldest first."""
-        found = (await self.operator.get(f"/requests?limit={_MOST_LISTED}"))["requests"]
-        by_ts = {message["ts"]: message for message in messages}
-        return [
-            (request, by_ts[card["ts"]]) for request in found[::-1] for card in request["cards"] if card["ts"] in by_ts
-        ]
-
     async def session(self, ts: str) -> str:
         """Returns the state of the agent's session, as Slack shows it; one that never began is at rest."""
         shown = (await self.twin.ask("GET", "assistant"))["assistants"]
@@ -95,19 +86,31 @@ class Scene:
         return re.sub(r"\b(alice|bob|carol)k\d+", r"\1", named, flags=re.IGNORECASE)
 
 
-def is_button(message: dict[str, Any], action: str) -> bool:
-    """Whether a message has a button with this action."""
-    return f'"{action}"' in json.dumps(message["blocks"])
+def buttons_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the buttons of a message."""
+    elements = [element for block in message["blocks"] or [] for element in block.get("elements", [])]
+    return [element for element in elements if element.get("type") == "button"]
+
+
+def request_on(message: dict[str, Any]) -> str:
+    """Returns the id of the request that a message offers to decide on; empty if there is none."""
+    actions = (DECIDE_ACTION, FORM_ACTION)
+    return next((one["value"] for one in buttons_of(message) if one["action_id"].startswith(actions)), "")
 
 
 def decisions_on(message: dict[str, Any]) -> set[str]:
     """Returns the decisions that a card offers."""
-    return set(re.findall(rf'"{DECIDE_ACTION}(\w+)"', json.dumps(message["blocks"])))
+    actions = {button["action_id"] for button in buttons_of(message)}
+    return {action.removeprefix(DECIDE_ACTION) for action in actions if action.startswith(DECIDE_ACTION)}
 
 
 def has_retry(messages: list[dict[str, Any]]) -> list[str]:
     """Returns the messages with a Retry button."""
-    return [message["ts"] for message in messages if is_button(message, RETRY_RUN_ACTION)]
+    return [
+        message["ts"]
+        for message in messages
+        if any(button["action_id"] == RETRY_RUN_ACTION for button in buttons_of(message))
+    ]
 
 
 def words_of(blocks: Any) -> str:
@@ -223,9 +226,7 @@ def acp_provider(journal: Journal) -> str:
     return f"acp:{sys.executable} {acp_program.__file__} - {journal.folder}"
 
 
-def start_runner(
-    processes: Processes, stage: Stage, asker: Asker, provider: str, token: str, journal: Journal
-) -> None:
+def start_runner(processes: Processes, stage: Stage, asker: Asker, provider: str, token: str, journal: Journal) -> None:
     """Starts ``swarm run`` for a coding CLI; ``claude`` is found on the PATH, and is our program."""
     programs = processes.folder / "bin"
     programs.mkdir(exist_ok=True)
@@ -244,14 +245,17 @@ def start_runner(
     processes.fork(f"run-{asker}", "swarm.cli.main", "run", asker, *arguments, env=environment)
 
 
-async def shown(scene: Scene, ts: str, channel: str, count: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Returns the open requests of a thread with their cards, once so many are shown."""
+async def look_until(
+    look: Callable[[], Awaitable[T]],
+    met: Callable[[T], object] = bool,
+    *,
+    within_seconds: float = PATIENCE_SECONDS,
+    what: str = "",
+) -> T:
+    """As `wait_until`, with fewer looks: a hundred cells look at once."""
 
-    async def look() -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        cards = await scene.cards(await scene.twin.messages(channel=channel, thread_ts=ts))
-        return [(request, card) for request, card in cards if request["status"] == "open"]
+    async def rested() -> T:
+        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+        return await look()
 
-    return await wait_until(look, lambda found: len(found) >= count, within_seconds=30, what=f"{count} cards are shown")
-
-
-__all__ = ("OPERATOR_TOKEN", "Loop", "Scene", "scene_in", "shown")
+    return await wait_until(rested, met, within_seconds=within_seconds, what=what)

@@ -1,4 +1,4 @@
-"""Every asker, everything that people do, and every course of things: what comes of it is in `tests.decisions.expected`."""
+"""Every asker, everything that people do, every course of things; `tests.decisions.expected` has what comes of it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,20 @@ pytestmark = [
 ]
 
 
+GATE = (Act.APPROVE, Act.BYSTANDER)
+
+
 class Matrix:
-    """Plays a row of cells at once when the first of them is wanted."""
+    """Plays all cells of a course at once when the first of them is wanted."""
 
     def __init__(self, loop: Loop, scene: Scene) -> None:
         self._loop = loop
         self._scene = scene
-        self.row = cache(self._row)
-        self.quick = cache(self._quick)
+        self.played = cache(self._played)
 
-    def _row(self, asker: Asker, course: Course) -> dict[Act, Played]:
-        played = self._loop.run(play(self._scene, [(asker, act) for act in Act], course))
-        return {cell.act: cell for cell in played}
-
-    def _quick(self) -> dict[tuple[Asker, Act], Played]:
-        wanted = [(asker, act) for asker in Asker for act in (Act.APPROVE, Act.BYSTANDER)]
-        return {(cell.asker, cell.act): cell for cell in self._loop.run(play(self._scene, wanted, Course.PLAIN))}
+    def _played(self, course: Course, acts: tuple[Act, ...]) -> dict[tuple[Asker, Act], Played]:
+        wanted = [(asker, act) for asker in Asker for act in acts]
+        return {(cell.asker, cell.act): cell for cell in self._loop.run(play(self._scene, wanted, course))}
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +44,8 @@ def matrix(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> I
 
 @pytest.mark.parametrize("asker", Asker)
 def test_an_approval_counts_once_whatever_a_bystander_writes(matrix: Matrix, asker: Asker) -> None:
-    played = matrix.quick()
-    assert [differing(played[asker, act]) for act in (Act.APPROVE, Act.BYSTANDER)] == ["", ""]
+    played = matrix.played(Course.PLAIN, GATE)
+    assert [differing(played[asker, act]) for act in GATE] == ["", ""]
 
 
 @pytest.mark.long
@@ -55,4 +53,4 @@ def test_an_approval_counts_once_whatever_a_bystander_writes(matrix: Matrix, ask
 @pytest.mark.parametrize("course", Course)
 @pytest.mark.parametrize("asker", Asker)
 def test_what_comes_of_a_decision(matrix: Matrix, asker: Asker, course: Course, act: Act) -> None:
-    assert differing(matrix.row(asker, course)[act]) == ""
+    assert differing(matrix.played(course, tuple(Act))[asker, act]) == ""
