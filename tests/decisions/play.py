@@ -25,6 +25,7 @@ from tests.decisions.scene import (
 SETTLED_SECONDS: Final = 40.0
 _QUIET_SECONDS: Final = 2.0  # the sweep looks every second
 _DROP: Final = "Drop it and go on"
+_ASKING: Final = frozenset({"act", "twice", "form", "wait"})
 _COMMANDS: Final = {Act.ANSWER: "form", Act.SECOND: "twice"}
 
 
@@ -141,8 +142,8 @@ async def _bundle(scene: Scene, cell: Played) -> None:
 
 
 async def _go_on(scene: Scene, cell: Played) -> None:
-    if cell.asker is Asker.TOOL_SERVER and cell.course is Course.KILLED and cell.offered:
-        await _shown(scene, cell, _count(cell))  # it has asked anew
+    if cell.asker is Asker.TOOL_SERVER and cell.course is Course.KILLED:
+        await _asked_anew(scene, cell)
     if cell.has_failure:
         scene.journal.fail(cell.id)
     if cell.expected is NOT_OFFERED:
@@ -160,6 +161,17 @@ async def _go_on(scene: Scene, cell: Played) -> None:
         return await seen(scene, cell)
 
     await look_until(look, lambda found: found == cell.expected, within_seconds=SETTLED_SECONDS)
+
+
+async def _asked_anew(scene: Scene, cell: Played) -> None:
+    """The call that waited is gone, and the run that is done again has asked the same."""
+    before = set(cell.cards)
+
+    async def look() -> bool:
+        is_open = {message["ts"] for message in await _messages(scene, cell) if request_on(message)}
+        return not is_open & before and len(is_open) == len(before)
+
+    await look_until(look, within_seconds=40, what="the question is asked anew")
 
 
 async def _decide(scene: Scene, cell: Played) -> None:
@@ -334,13 +346,12 @@ async def seen(scene: Scene, cell: Played) -> Cell:
     """Returns what has come of a cell so far."""
     messages = await _messages(scene, cell)
     shown_cards = [message for message in messages if message["ts"] in cell.cards]
-    heard = scene.journal.of("heard", cell.id)
-    own = 2 if cell.act is Act.BUNDLE else 1
+    heard = [command for command in scene.journal.of("heard", cell.id) if command not in _ASKING]
     return Cell(
         gets=", ".join(_gets(scene.journal.of("got", cell.id), cell)),
         runs=_runs(scene.journal.of("ran", cell.id)),
         cards=", ".join(state_of(scene.names_in(words_of(card["blocks"]))) for card in shown_cards),
-        hears=", ".join(heard[own:]),
+        hears=", ".join(heard),
         told=await _told_people(scene, cell) if cell.expected.told else "",
         retry=bool(has_retry(messages)) and (cell.asker not in CLIS or cell.act in (Act.STOP, Act.DELETE)),
         session=await scene.session(cell.ts),

@@ -74,17 +74,17 @@ class Poller:
         paths = [cell] if command == "form" else paths_of(command, cell)
         if paths and (self._is_live or not decided):
             asked = [await self._ask(path, message_id, token, is_form=command == "form") for path in paths]
-            decided = [await self._ended(one) for one in asked] if self._is_live else []
-            if not decided:
-                return
+            if not self._is_live and any(one["status"] == "open" for one in asked):
+                return  # it comes again; a grant would have decided at once
+            decided = [await self._ended(one["id"]) for one in asked]
         outcomes = [self._acts(one, cell) for one in decided]
         if all(outcomes):
             await self._reply(message_id, token, f"I have read {command} {cell}.")
         else:
             await self._finish(token, "failed")
 
-    async def _ask(self, path: str, message_id: str, token: str, *, is_form: bool) -> str:
-        """Asks for a call or for a word; the request's id."""
+    async def _ask(self, path: str, message_id: str, token: str, *, is_form: bool) -> dict[str, Any]:
+        """Asks for a call or for a word; the request's id and status."""
         about: dict[str, Any] = {"inbox_message_id": message_id, "wait": self._is_live, "request_id": path}
         if is_form:
             about |= {"title": "Which word?", "fields": [{"name": "word", "required": True}]}
@@ -92,7 +92,7 @@ class Poller:
         else:
             tool = {"name": "act", "arguments": {"path": path}, "schema": _SCHEMA}
             about |= {"title": "May I?", "decisions": _DECISIONS, "tool": tool}
-        return str((await self._visitor.uses("request-human-input", token, **about))["id"])
+        return await self._visitor.uses("request-human-input", token, **about)
 
     async def _ended(self, request_id: str) -> dict[str, Any]:
         while True:
