@@ -71,6 +71,9 @@ class Cell:
 NOT_OFFERED: Final = Cell(cards="not offered")
 """There is no button for it, and nothing else does it."""
 
+NOTHING_TO_RETRY: Final = Cell(cards="nothing is resumed")
+"""No decision is on its way to the asker, so that the card never says that one failed, and nothing sends it again."""
+
 A = Asker
 RUNS: Final = (A.AGUI, A.AGUI_OLD, A.CAIPE_FORM, A.CAIPE_DATA, A.BUILT_IN)
 """Their runs end with the question, and the coordinator resumes them."""
@@ -84,7 +87,7 @@ ROUTED: Final = (A.POLLING, A.POLLING_LIVE, A.ACP, A.CLAUDE)
 CLIS: Final = (A.ACP, A.CLAUDE)
 """What they leave undone can be tried again, which asks anew."""
 
-SEQUENTIAL: Final = (A.AGUI_OLD, A.CAIPE_FORM, A.POLLING)
+SEQUENTIAL: Final = (A.AGUI_OLD, A.CAIPE_FORM)
 """They ask one question in a run, and a second one when they are resumed."""
 
 CAIPE: Final = (A.CAIPE_FORM, A.CAIPE_DATA)
@@ -212,7 +215,7 @@ def _killed(asker: Asker, act: Act, plain: Cell) -> Cell:
 def _retried(asker: Asker, act: Act, plain: Cell) -> Cell:
     """The same decision is sent again, and the card says so meanwhile. Where nothing is resumed, nothing fails."""
     if asker in LIVE or act in (Act.STOP, Act.DELETE):
-        return NOT_OFFERED
+        return NOTHING_TO_RETRY
     first = plain.gets if act is Act.SECOND and asker not in SEQUENTIAL else plain.gets.split(", ")[0]
     return replace(plain, gets=f"{first}, {plain.gets}")
 
