@@ -147,11 +147,14 @@ def _delete(asker: Asker) -> Cell:
 
 
 def _drop(asker: Asker) -> Cell:
-    """The drop comes first, then what people have written. CAIPE knows only the text of a dismissal."""
+    """The drop comes first, then what people have written. CAIPE knows only the text of a dismissal; the requester's
+    next message drops the question of a built-in agent.
+    """
     if asker not in RUNS:
         return NOT_OFFERED
     gets = "rejected" if asker in CAIPE else "cancelled"
-    return Cell(gets=gets, cards="withdrawn: dropped by alice", hears="interesting")
+    why = "something else" if asker is A.BUILT_IN else "dropped by alice"
+    return Cell(gets=gets, cards=f"withdrawn: {why}", hears="interesting")
 
 
 def _grant(asker: Asker) -> Cell:

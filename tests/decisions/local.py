@@ -5,6 +5,8 @@ Their model is a script: it calls the tool that the message names, and says what
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from mcp.server import MCPServer
@@ -19,6 +21,8 @@ from tests.support.providers.script import Call, Fails, Reply, Say
 
 _WORDS: Final = {"accept": "approved", "decline": "rejected", "cancel": "cancelled"}
 _RAN: Final = "I did"
+_FENCE: Final = re.compile(r"Said before in this conversation.*?<data marker.*?</data marker[^>]*>", re.DOTALL)
+"""What the model reads of the thread, before a new message or alone after a decision."""
 
 
 class Word(BaseModel):
@@ -72,11 +76,14 @@ class Model:
         self._journal = journal
 
     async def __call__(self, request: Request) -> Reply:
-        command, cell = command_in(request.last_text)
+        texts = [new for text in request.texts if (new := _FENCE.sub("", text).strip())]
+        command, cell = command_in(texts[-1] if texts else "")
         is_asked_by_server = "elicit" in request.system
-        if request.is_after_tool:
+        if request.is_after_tool or not _FENCE.sub("", request.last_text).strip():
             return self._end(request, cell, command, is_asked_by_server)
         self._journal.heard(cell, command)
+        if command == "interesting" and "cancelled" in map(_word_in(cell), request.results):
+            self._journal.got(cell, "cancelled")  # the message has ended the question
         if command == "wait":
             await held(self._journal, cell)
         if command == "form":
@@ -92,6 +99,10 @@ class Model:
         if self._journal.takes_failure(cell):
             return Fails(400, message="out of luck")
         return Say(f"Done: {' '.join(results)}")
+
+
+def _word_in(cell: str) -> Callable[[str], str]:
+    return lambda result: _word(result, cell)
 
 
 def _word(result: str, cell: str) -> str:

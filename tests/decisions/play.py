@@ -25,6 +25,7 @@ from tests.decisions.scene import (
 SETTLED_SECONDS: Final = 40.0
 _QUIET_SECONDS: Final = 2.0  # the sweep looks every second
 _DROP: Final = "Drop it and go on"
+_REFUSAL: Final = re.compile(r"[Oo]nly .* can decide|not among the people|has to decide|Only members")
 _ASKING: Final = frozenset({"act", "twice", "form", "wait"})
 _COMMANDS: Final = {Act.ANSWER: "form", Act.SECOND: "twice"}
 
@@ -368,7 +369,7 @@ async def _told_people(scene: Scene, cell: Played) -> str:
     parts = []
     for role in ("alice", "bob"):
         whispers = await _whispers(scene, cell, cell.person(role))
-        refused = [text for text in whispers if re.search(r"may decide|can decide|not among|may not decide", text)]
+        refused = [text for text in whispers if _REFUSAL.search(text)]
         words = ["told"] if "told" in cell.expected.told and len(whispers) > len(refused) else []
         words += ["refused"] if refused else []
         parts += [f"{role}: {', '.join(words)}"] if words and (role == "bob" or cell.act is Act.BUNDLE) else []
@@ -401,7 +402,12 @@ def state_of(words: str) -> str:
 def _withdrawn(words: str) -> str:
     by = re.search(r"by @?(alice|bob|carol|the operator)", words, re.IGNORECASE)
     who = f" by {by.group(1).lower()}" if by else ""
-    for word, why in (("stopped", f"stopped{who}"), ("deleted", "deleted"), ("drop", f"dropped{who}")):
+    for word, why in (
+        ("stopped", f"stopped{who}"),
+        ("deleted", "deleted"),
+        ("drop", f"dropped{who}"),
+        ("something else", "something else"),
+    ):
         if word in words.lower():
             return f"withdrawn: {why}"
     return "withdrawn: lost" if re.search(r"restart|ended|lost", words) else f"withdrawn: {words[:80]}"
