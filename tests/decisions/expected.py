@@ -94,12 +94,12 @@ CAIPE: Final = (A.CAIPE_FORM, A.CAIPE_DATA)
 
 NAMES: Final = {
     A.AGUI: "AG-UI",
-    A.AGUI_OLD: "AG-UI, older",
+    A.AGUI_OLD: "older AG-UI",
     A.CAIPE_FORM: "`caipe`",
-    A.CAIPE_DATA: "`caipe`, `resume: data`",
+    A.CAIPE_DATA: "`caipe` with data",
     A.BUILT_IN: "built in",
     A.POLLING: "polling",
-    A.POLLING_LIVE: "polling, `wait=true`",
+    A.POLLING_LIVE: "polling live",
     A.TOOL_SERVER: "MCP server",
     A.ACP: "ACP",
     A.CLAUDE: "claude",
