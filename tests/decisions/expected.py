@@ -216,8 +216,10 @@ def _killed(asker: Asker, act: Act, plain: Cell) -> Cell:
 
 
 def _retried(asker: Asker, act: Act, plain: Cell) -> Cell:
-    """The same decision is sent again, and the card says so meanwhile. Where nothing is resumed, nothing fails."""
-    if asker in LIVE or act in (Act.STOP, Act.DELETE):
+    """The same decision is sent again, and the card says so meanwhile. Where nothing is resumed, nothing fails: a
+    built-in agent reads of a dropped question with the message that dropped it.
+    """
+    if asker in LIVE or act in (Act.STOP, Act.DELETE) or (asker is A.BUILT_IN and act is Act.DROP):
         return NOTHING_TO_RETRY
     first = plain.gets if act is Act.SECOND and asker not in SEQUENTIAL else plain.gets.split(", ")[0]
     return replace(plain, gets=f"{first}, {plain.gets}")

@@ -59,6 +59,7 @@ class AguiAgent:
         yield _event("RUN_STARTED", **ids)
         resume = run.get("resume") or []
         if resume and self._has_failed(resume):
+            self._open.pop(run["threadId"], None)  # it has heard, and asks no more
             yield _event("RUN_ERROR", message=_OUT_OF_LUCK)
             return
         text, paths, is_form = (self._resumed(resume), *self._next(resume)) if resume else await self._told(run)
@@ -169,6 +170,7 @@ class CaipeService(caipe.Caipe):
         self._journal = journal
         self._cells: dict[str, str] = {}  # by conversation
         self._second: set[str] = set()
+        self._failed: set[str] = set()  # cells that have heard, and ask no more
 
     async def _taken(self, request: Request, kind: type[caipe.Start | caipe.Resume]) -> Response:
         body = await request.json()
@@ -177,7 +179,8 @@ class CaipeService(caipe.Caipe):
             return await self._taken_decision(request, kind, conversation, body)
         command, cell = command_in(caipe_message(body))
         self._cells[conversation] = cell
-        waiting = [str(call["args"].get("path", "")) for call in self.asked.get(conversation, [])]
+        asked = [] if cell in self._failed else self.asked.get(conversation, [])
+        waiting = [str(call["args"].get("path", "")) for call in asked]
         self._journal.heard(cell, EARLY.format(command=command) if waiting else command)
         if any(waiting):
             return self._asks(conversation, waiting)
@@ -196,6 +199,7 @@ class CaipeService(caipe.Caipe):
         for place, word in enumerate(_caipe_words(body)):
             self._journal.got(f"{cell}-2" if place else cell, word)
         if self._journal.takes_failure(cell):
+            self._failed.add(cell)
             failed = _event("RUN_STARTED", runId="r", threadId=conversation), _event("RUN_ERROR", message=_OUT_OF_LUCK)
             return StreamingResponse(iter(failed), media_type="text/event-stream")
         before = len(self.ran)
