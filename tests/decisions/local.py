@@ -21,6 +21,9 @@ from tests.support.providers.script import Call, Fails, Reply, Say
 
 _WORDS: Final = {"accept": "approved", "decline": "rejected", "cancel": "cancelled"}
 _RAN: Final = "I did"
+_FROM_THE_BEGINNING: Final = "Start again from the beginning"
+"""What the prompt of a retry says (`prompts.retry_prefix`), and a model does."""
+
 _FENCE: Final = re.compile(r"Said before in this conversation.*?<data marker.*?</data marker[^>]*>", re.DOTALL)
 """What the model reads of the thread, before a new message or alone after a decision."""
 
@@ -79,7 +82,10 @@ class Model:
         texts = [new for text in request.texts if (new := _FENCE.sub("", text).strip())]
         command, cell = command_in(texts[-1] if texts else "")
         is_asked_by_server = "elicit" in request.system
-        if request.is_after_tool or not _FENCE.sub("", request.last_text).strip():
+        is_after_decision = (
+            not _FENCE.sub("", request.last_text).strip() and _FROM_THE_BEGINNING not in request.last_text
+        )
+        if request.is_after_tool or is_after_decision:
             return self._end(request, cell, command, is_asked_by_server)
         self._journal.heard(cell, command)
         if command == "interesting" and "cancelled" in map(_word_in(cell), request.results):
