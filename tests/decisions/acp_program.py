@@ -64,7 +64,7 @@ class Program(acp_agent.Agent):
         )
         mode = ElicitationFormSessionMode(session_id=session_id, mode="form", requested_schema=schema)
         answer = await self.client.create_elicitation("Which word?", mode)
-        content = getattr(answer, "content", None)
+        content = getattr(answer, "content", None) or {}
         word = f"answered {content['word']}" if answer.action == "accept" else answer.action
         self._journal.got(cell, word)
         return word

@@ -65,8 +65,8 @@ def tool_server(journal: Journal) -> MCPServer:
     @server.tool()
     async def fill(path: str, answer: Annotated[ElicitationResult[Word], Resolve(_which)]) -> str:
         """Ask people for a word."""
-        is_filled = isinstance(answer, AcceptedElicitation)
-        journal.got(path, f"answered {answer.data.word}" if is_filled else _WORDS[answer.action])
+        filled = answer.data.word if isinstance(answer, AcceptedElicitation) else None
+        journal.got(path, f"answered {filled}" if filled else _WORDS[answer.action])
         return answer.action
 
     return server

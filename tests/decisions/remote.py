@@ -96,7 +96,7 @@ class AguiAgent:
     def _resumed(self, resume: list[dict[str, Any]]) -> str:
         """Makes the calls that were approved."""
         for entry in resume:
-            payload = entry.get("payload") if isinstance(entry.get("payload"), dict) else {}
+            payload = _payload(entry)
             if _word(entry) in ("approved", "edited"):
                 self._journal.ran((payload.get("editedArgs") or {}).get("path") or path_of(entry))
         return f"Done: {', '.join(map(_word, resume))}."
@@ -142,9 +142,14 @@ def _old_payload(path: str, *, is_form: bool) -> dict[str, Any]:
     return {"prompt": "May I?", "fields": fields, "tool_name": "act", "tool_args": {"path": path}, "agent": "old"}
 
 
+def _payload(entry: dict[str, Any]) -> dict[str, Any]:
+    found = entry.get("payload")
+    return found if isinstance(found, dict) else {}
+
+
 def _word(entry: dict[str, Any]) -> str:
     """Returns what an entry of a resume says."""
-    payload = entry.get("payload") if isinstance(entry.get("payload"), dict) else {}
+    payload = _payload(entry)
     if "expired" in str(entry.get("metadata")) or NOBODY_DECIDED in str(payload.get("reason")):
         return "expired"
     if entry.get("status") == "cancelled":
