@@ -443,10 +443,12 @@ def _redrive_entries(
     """Redrives the messages of a run. Locks all messages before the first queue head."""
     found = [inbox.locked(tx, inbox_message_id) for inbox_message_id in sorted(run.inbox_message_ids)]
     inbox_messages = [inbox_message for inbox_message in found if inbox_message]
+    is_resume = bool(requests.undelivered(tx, run.inbox_message_ids))  # which goes on, and begins nothing anew
+    instruction = None if is_resume else operating_policy.retry_prefix
     redriven = [
         inbox_message
         for inbox_message in inbox_messages
-        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason, instruction=operating_policy.retry_prefix)
+        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason, instruction=instruction)
     ]
     for inbox_message in redriven:
         show_anew(tx, thread, inbox_message, operating_policy.reactions)
