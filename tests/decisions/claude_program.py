@@ -11,7 +11,7 @@ from tests.decisions.journal import Journal, command_in, paths_of
 from tests.decisions.remote import NOBODY_DECIDED
 from tests.runner.doors import claude_cli
 
-JOURNAL = Journal(Path(sys.argv[2]))
+JOURNAL = Journal(Path(sys.argv[2] if __name__ == "__main__" else "."))  # imported for its path only
 
 
 class Interrupted(Exception):
