@@ -239,12 +239,12 @@ async def test_each_role_is_shown_the_tools_that_it_has_a_use_for(doors: Doors, 
 
 
 async def test_what_models_read_of_the_tools_stays_short(doors: Doors, lea: Visitor) -> None:
-    """Every run of an agent pays for it: 23,500 characters are about 5,300 tokens."""
+    """Every run of an agent pays for it: 24,200 characters are about 5,450 tokens (diffs of a call cost 500)."""
     for visitor in (lea, await doors.worker()):
         async with visitor.mcp() as client:
             tools = (await client.list_tools()).tools
         shown = [{"name": one.name, "description": one.description, "parameters": one.input_schema} for one in tools]
-        assert len(json.dumps(shown, ensure_ascii=False, separators=(",", ":"))) < 23_500
+        assert len(json.dumps(shown, ensure_ascii=False, separators=(",", ":"))) < 24_200
         whole = [one.model_dump(by_alias=True, exclude_none=True) for one in tools]
         assert len(json.dumps(whole, ensure_ascii=False, separators=(",", ":"))) < 52_000
 

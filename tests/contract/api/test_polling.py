@@ -200,7 +200,7 @@ async def test_a_trigger_has_exactly_the_fields_of_the_contract(doors: Doors, le
         "overthink", "humble_followup",
     }  # fmt: skip
     assert trigger["kind"] == "slack_inbox_message"
-    assert set(trigger["lease"]) == {"token", "expires_at"}
+    assert set(trigger["lease"]) == {"token", "key", "expires_at"}
     assert trigger["lease"]["expires_at"] == "2023-11-14T22:14:20.000000Z"
     assert trigger["thread"] == trigger["thread"] | {"team": "T1", "channel": "C1", "thread_ts": root.ts}
     assert trigger["thread"]["channel_name"] == "#general"
