@@ -110,7 +110,14 @@ def _decide(
 @grants.command(name="list")
 def _list_grants() -> None:
     """Show the valid permissions, whose work they cover, who gave them, and how often they were used."""
-    columns = (Column("id", no_wrap=True), "agent", Column("tool", no_wrap=True), "scope", "covers", "given by")
+    columns = (
+        Column("id", no_wrap=True),
+        "agent",
+        Column("tool", no_wrap=True),
+        "scope",
+        Column("covers", no_wrap=True),
+        "given by",
+    )
     table = Table(*columns, "expires", "uses")
     for grant in operate("GET", "/grants")["grants"]:
         table.add_row(

@@ -173,3 +173,6 @@ class Notes:
 
     async def ended(self, page: int, text: str) -> None:
         self.told.append(f"ended {page} {text}")
+
+    async def showing_status(self) -> None:
+        """Not recorded here."""
