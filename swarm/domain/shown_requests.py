@@ -95,10 +95,10 @@ class Reader:
         if text and self._hides and _SECRET_NAME.search(name):
             return self._hidden(text, is_plain=bool(_PLAIN_SECRET.fullmatch(text)), is_line=is_line)
         shown, at = "", 0
-        for part in hidden_parts(text) if self._hides else ():
-            shown += marked(text[at : part.begin], is_line=is_line or at > 0)
-            shown += self._hidden(text[part.begin : part.end], is_plain=part.is_plain, is_line=True)
-            at = part.end
+        for begin, end, is_plain in hidden_parts(text) if self._hides else ():
+            shown += marked(text[at:begin], is_line=is_line or at > 0)
+            shown += self._hidden(text[begin:end], is_plain=is_plain, is_line=True)
+            at = end
         return shown + marked(text[at:], is_line=is_line or at > 0)
 
     def line(self, text: str) -> str:
