@@ -29,8 +29,7 @@ MAX_CARD_LINES: Final = 40
 
 MAX_PAGE_CHARACTERS: Final = 60_000
 _MAX_PAGE_BYTES: Final = 190_000  # as JSON in ASCII
-_MAX_ACT_CHARACTERS: Final = 80
-_MAX_LINE_CHARACTERS: Final = 80  # of a list that is shown on one line
+_MAX_LINE_CHARACTERS: Final = 80  # of a list that is shown on one line, and of what a title shows of a call
 _MAX_BEGINNING: Final = 600
 _MAX_BEGINNING_LINES: Final = 10
 _SHORT: Final = 16  # characters of a text that is repeated, though a diff shows it
@@ -311,15 +310,12 @@ def title_runs(request: HumanRequest) -> tuple[str, str]:
     return f"{name} wants to {before}" if before else f"{name} asks", code
 
 
-def title_text(request: HumanRequest) -> str:
-    """Returns the title as plain text."""
+def notified_title(request: HumanRequest) -> str:
+    """Returns the title as plain text for notifications and lists: of a mere question, the asker's own."""
+    if request.tool is None and _tool_server(request) is None:
+        return request.title
     before, code = title_runs(request)
     return f"{before}`{code}`" if code else before
-
-
-def notified_title(request: HumanRequest) -> str:
-    """Returns the title for notifications and lists: of a mere question, the asker's own."""
-    return title_text(request) if request.tool or _tool_server(request) else request.title
 
 
 def _act(tool: ToolRequest) -> tuple[str, str]:
@@ -328,22 +324,24 @@ def _act(tool: ToolRequest) -> tuple[str, str]:
         return _edit(tool.diffs), ""
     name, command = tool.name.casefold(), _command(tool)
     if command is not None:
-        is_short = len(command) <= _MAX_ACT_CHARACTERS and Reader().line(command) == command and "`" not in command
-        return ("run ", command) if is_short else ("run a command", "")
+        return ("run ", command) if _fits_title(command) and "`" not in command else ("run a command", "")
     words = _words(tool.arguments.get("args"))
     to = " ".join(words)
-    is_plain = len(to) <= _MAX_ACT_CHARACTERS and Reader().line(to) == to and not any(one[:1] == "-" for one in words)
-    if words and is_plain and name == "git" and tool.arguments.get("subcommand") == "push":
+    is_push = name == "git" and tool.arguments.get("subcommand") == "push"
+    if is_push and _fits_title(to) and not any(one[:1] == "-" for one in words):
         return f"push to {to}", ""
     return "use ", Reader().line(tool.name)
+
+
+def _fits_title(text: str) -> bool:
+    return 0 < len(text) <= _MAX_LINE_CHARACTERS and Reader().line(text) == text
 
 
 def _edit(diffs: Sequence[FileDiff]) -> str:
     changes = [changed_lines(unified(diff.old or "", diff.new)) for diff in diffs]
     paths = list(dict.fromkeys(diff.path for diff in diffs))
     name = PurePosixPath(paths[0]).name
-    is_plain = 0 < len(name) <= _MAX_ACT_CHARACTERS and Reader().line(name) == name
-    what = f"{len(paths)} files" if len(paths) > 1 else name if is_plain else "a file"
+    what = f"{len(paths)} files" if len(paths) > 1 else name if _fits_title(name) else "a file"
     verb = "create" if all(diff.old is None for diff in diffs) else "edit"
     return f"{verb} {what} (+{sum(added for added, _ in changes)} −{sum(removed for _, removed in changes)})"
 

@@ -220,7 +220,7 @@ def hidden_parts(text: str) -> list[HiddenPart]:
     for part in sorted(parts):
         if found and part.begin < found[-1].end:
             last = found.pop()
-            part = HiddenPart(last.begin, max(part.end, last.end), last.is_plain and part.is_plain)  # noqa: PLW2901
+            part = HiddenPart(last.begin, max(part.end, last.end), last.is_plain and part.is_plain)
         found.append(part)
     return found
 

@@ -29,15 +29,7 @@ from swarm.runner.doors.claude_messages import (
     usage_of,
 )
 from swarm.runner.doors.lines import LineProcess
-from swarm.runner.port import (
-    CliEvent,
-    CliSession,
-    QuestionAsked,
-    SessionMissing,
-    SessionWanted,
-    StartFailed,
-    TurnEnded,
-)
+from swarm.runner.port import CliEvent, CliSession, QuestionAsked, SessionMissing, SessionWanted, StartFailed, TurnEnded
 
 _ARGUMENTS: Final = (
     "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",
