@@ -22,7 +22,7 @@ def unified(old: str, new: str) -> tuple[str, ...]:
     """Returns the hunks of a unified diff with three lines of context; no lines for texts of equal lines."""
     olds, news = lines_of(old), lines_of(new)
     shown: list[str] = []
-    for hunk in _Matcher(None, olds, news, autojunk=False).get_grouped_opcodes(CONTEXT_LINES):
+    for hunk in _Matcher(olds, news).get_grouped_opcodes(CONTEXT_LINES):
         (_, at, _, to, _), (_, _, end, _, its_end) = hunk[0], hunk[-1]
         shown.append(f"@@ -{at + (end > at)},{end - at} +{to + (its_end > to)},{its_end - to} @@")
         for kind, begin, end, its_begin, its_end in hunk:
@@ -42,14 +42,17 @@ def changed_lines(diff: Sequence[str]) -> tuple[int, int]:
 
 
 class _Matcher(SequenceMatcher[str]):
-    """The library's search for equal lines may take the square of their number, or more."""
+    """The library's hunks, from another search for equal lines: its own may take the square of their number."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        self._texts = old, new
 
     def get_matching_blocks(self) -> list[Match]:
-        kept = enumerate(_kept(self.a, self.b))
-        runs = [
-            [pair for _, pair in run] for _, run in groupby(kept, lambda one: (one[1][0] - one[0], one[1][1] - one[0]))
-        ]
-        return [*(Match(*run[0], len(run)) for run in runs), Match(len(self.a), len(self.b), 0)]
+        old, new = self._texts
+        by_place = groupby(enumerate(_kept(old, new)), lambda one: (one[1][0] - one[0], one[1][1] - one[0]))
+        runs = ([pair for _, pair in run] for _, run in by_place)
+        return [*(Match(*run[0], len(run)) for run in runs), Match(len(old), len(new), 0)]
 
 
 def _kept(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
