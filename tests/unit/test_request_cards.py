@@ -496,6 +496,19 @@ def test_changed_arguments_are_shown_with_old_and_new_values_without_secrets() -
     assert '"same": 1' in text, "the tool's own arguments stay visible"
 
 
+@pytest.mark.req("HITL-10")
+def test_changed_arguments_keep_their_secrets_and_tell_what_is_absent() -> None:
+    old = {"password": "hunter2", "login": {"user": "u", "password": "hunter2"}, "is": 1}
+    new = {"login": {"user": "me", "password": "hunter22"}, "token": "hunter3", "is": True}
+    edited = answer("U1", _D.EDIT, arguments=new)
+    text = words(card(ended_request(RequestStatus.APPROVED, edited, tool=deploy(**old))))
+    assert 'password: "⟨hidden: 7 characters⟩" → (none)\n' in text
+    assert 'token: (none) → "⟨hidden: 7 characters⟩"' in text
+    assert '→ { "user": "me", "password": "⟨hidden: 8 characters⟩" }\n' in text
+    assert "is: 1 → true" in text
+    assert "hunter" not in text
+
+
 @pytest.mark.req("HITL-02")
 def test_an_agent_that_failed_after_the_decision_is_mentioned() -> None:
     blocks = card(ended_request(_R.APPROVED, answer(), resume=ResumeStatus.FAILED))
