@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from swarm.domain.model.requests import Asker, FileDiff, HumanRequest, ToolRequest
 from swarm.domain.text.characters import MAX_INDENTATION, marked
-from swarm.domain.text.diffs import changed_lines, unified
+from swarm.domain.text.diffs import changed_lines, lines_of, unified
 from swarm.domain.text.secrets import hidden_parts, is_hiding
 
 MAX_CARD_CHARACTERS: Final = 2_500
@@ -28,10 +28,8 @@ MAX_CARD_LINES: Final = 40
 """The maximum size of a call, and of the asker's words, on a card that can be approved."""
 
 MAX_PAGE_CHARACTERS: Final = 60_000
-MAX_PART_CHARACTERS: Final = 2_900
 _MAX_PAGE_BYTES: Final = 190_000  # as JSON in ASCII
-_MAX_ACT_CHARACTERS: Final = 80
-_MAX_LINE_CHARACTERS: Final = 80  # of a list that is shown on one line
+_MAX_LINE_CHARACTERS: Final = 80  # of a list that is shown on one line, and of what a title shows of a call
 _MAX_BEGINNING: Final = 600
 _MAX_BEGINNING_LINES: Final = 10
 _SHORT: Final = 16  # characters of a text that is repeated, though a diff shows it
@@ -47,6 +45,7 @@ _SECRET_NAME: Final = re.compile(
     r"(?:api|access|secret|private|auth|account|signing|encryption)[_ -]?keys?)$",
     re.IGNORECASE,
 )
+_PART: Final = re.compile(r"(?s).{1,2900}\Z|.{1450,2900}\n|.{1450,2899} |.{1,2900}")  # ends at a line, or at a word
 _PLAIN_SECRET: Final = re.compile(r"[^\s;|&$<>]{1,2048}")
 _SHELLS: Final = frozenset({"bash", "shell", "sh", "execute", "exec", "exec_command", "run", "run_command", "terminal"})
 
@@ -95,10 +94,10 @@ class Reader:
         if text and self._hides and _SECRET_NAME.search(name):
             return self._hidden(text, is_plain=bool(_PLAIN_SECRET.fullmatch(text)), is_line=is_line)
         shown, at = "", 0
-        for part in hidden_parts(text) if self._hides else ():
-            shown += marked(text[at : part.begin], is_line=is_line or at > 0)
-            shown += self._hidden(text[part.begin : part.end], is_plain=part.is_plain, is_line=True)
-            at = part.end
+        for begin, end, is_plain in hidden_parts(text) if self._hides else ():
+            shown += marked(text[at:begin], is_line=is_line or at > 0)
+            shown += self._hidden(text[begin:end], is_plain=is_plain, is_line=True)
+            at = end
         return shown + marked(text[at:], is_line=is_line or at > 0)
 
     def line(self, text: str) -> str:
@@ -112,9 +111,12 @@ class Reader:
         is_converted = bool(old) and ("\r\n" in old) != ("\r\n" in diff.new)
         note = " (new)" if diff.old is None else " (other line endings)" if is_converted else ""
         yield f"File: {self.line(diff.path)}{note}"
-        yield self.text("\n".join(changes)) if changes else "(no change)"
+        if changes or old == diff.new:
+            yield self.text("\n".join(changes)) or "(no change)"
+        if old and diff.new and old.endswith("\n") != diff.new.endswith("\n"):
+            yield f"(now with{'out' if old.endswith(chr(10)) else ''} a line break at the end)"
         for text, signs in ((old, " -"), (diff.new, " +")):
-            if len(text) > _SHORT and text.count("\n") + 1 == sum(line[0] in signs for line in changes):
+            if len(text) > _SHORT and len(lines_of(text)) == sum(line[0] in signs for line in changes):
                 self._seen.add(text)
 
     def json(self, value: object, name: str = "", depth: int = 1) -> str:
@@ -180,37 +182,27 @@ def waiting_call(request: HumanRequest) -> ToolRequest | None:
     return replace(request.tool, arguments=changed)
 
 
-def call_text(request: HumanRequest, *, reveals: bool = False) -> ShownText:
-    """Returns the call of a request, and the values that others are to approve; empty for a mere question."""
+def shown_texts(request: HumanRequest, *, reveals: bool = False) -> list[tuple[PartKind, ShownText]]:
+    """Returns everything that is decided: the call with the values that others are to approve, and the asker's own
+    words. A text may be empty.
+    """
     given = next((answer.values for answer in request.answers if answer.values is not None), None)
-    entered = None
+    entered = ""
     if given and request.is_open:
         titles = {field.name: field.title for field in request.fields}
         names = titles if len(set(titles.values())) == len(titles) else {}
-        entered = {names.get(name, name): HIDDEN if name in request.secrets else one for name, one in given.items()}
-    return _call_text(_Decided(waiting_call(request), entered), reveals, is_hiding())
+        shown = {names.get(name, name): HIDDEN if name in request.secrets else one for name, one in given.items()}
+        entered = json.dumps(shown)
+    call = _call_text(waiting_call(request), entered, reveals, is_hiding())
+    return [(PartKind.CALL, call), (PartKind.ASKED, _asked_text(request, Reader(reveals=reveals)))]
 
 
-class _Decided:
-    """What is decided, so that its text is made once: cards and pages need it often, and it can be long."""
-
-    def __init__(self, call: ToolRequest | None, entered: Mapping[str, Any] | None) -> None:
-        self.call, self.entered = call, entered
-        self._key = (call.digest if call else "", repr(entered))
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Decided) and self._key == other._key
-
-
-@lru_cache(maxsize=32)
-def _call_text(decided: _Decided, reveals: bool, hides: bool) -> ShownText:
+@lru_cache(maxsize=32)  # cards and pages need it often, and it can be long
+def _call_text(call: ToolRequest | None, entered: str, reveals: bool, hides: bool) -> ShownText:
     reader = Reader(reveals=reveals, hides=hides)
-    lines = [*_call_lines(decided.call, reader)] if decided.call else []
-    if decided.entered is not None:
-        lines.append(f"Entered: {reader.json(decided.entered)}")
+    lines = [*_call_lines(call, reader)] if call else []
+    if entered:
+        lines.append(f"Entered: {reader.json(json.loads(entered))}")
     return ShownText(text="\n".join(lines), is_whole=reader.is_whole)
 
 
@@ -229,9 +221,8 @@ def _call_lines(tool: ToolRequest, reader: Reader) -> Iterator[str]:
         yield reader.json(tool.arguments)
 
 
-def asked_text(request: HumanRequest, *, reveals: bool = False) -> ShownText:
-    """Returns the asker's own words: its title, unless it only names the tool, and the prompt."""
-    reader = Reader(reveals=reveals)
+def _asked_text(request: HumanRequest, reader: Reader) -> ShownText:
+    """Returns the asker's title, unless it only names the tool, and the prompt."""
     title = "" if _is_own_title(request) or request.title.strip() in request.prompt else request.title
     texts = [reader.text(text).strip("\n") for text in (title, request.question) if text.strip()]
     return ShownText(text="\n".join(texts), is_whole=reader.is_whole)
@@ -253,7 +244,7 @@ def _tool_server(request: HumanRequest) -> str | None:
 
 def fits_card(request: HumanRequest) -> bool:
     """Whether a card shows everything that is decided, so that *Approve* may stand on it."""
-    return call_text(request).fits and asked_text(request).fits
+    return all(shown.fits for _, shown in shown_texts(request))
 
 
 # --- What is read in a form
@@ -267,30 +258,16 @@ def reading_pages(request: HumanRequest, *, reveals: bool = True) -> list[Readin
     if fits_card(request):
         return []
     found: list[ReadingPage] = [[]]
-    characters = size = 0
-    texts = (
-        (PartKind.CALL, call_text(request, reveals=reveals)),
-        (PartKind.ASKED, asked_text(request, reveals=reveals)),
-    )
-    for kind, shown in texts:
-        for part in _parts(shown.text):
-            of_part = len(json.dumps(part))
-            if characters + len(part) > MAX_PAGE_CHARACTERS or size + of_part > _MAX_PAGE_BYTES:
+    room = 1.0
+    for kind, shown in shown_texts(request, reveals=reveals):
+        for part in _PART.findall(shown.text):
+            needed = max(len(part) / MAX_PAGE_CHARACTERS, len(json.dumps(part)) / _MAX_PAGE_BYTES)
+            if needed > room:
                 found.append([])
-                characters = size = 0
-            found[-1].append((kind, part))
-            characters, size = characters + len(part), size + of_part
+                room = 1.0
+            found[-1].append((kind, part.removesuffix("\n")))
+            room -= needed
     return found
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Yields a text in parts, divided at the ends of lines where that is possible."""
-    at = 0
-    while at < len(text):
-        end = at + MAX_PART_CHARACTERS
-        line = text.rfind("\n", at + MAX_PART_CHARACTERS // 2, end) if end < len(text) else -1
-        yield text[at : line if line > 0 else end]
-        at = line + 1 if line > 0 else end
 
 
 def pages_read(request: HumanRequest, draft: Mapping[str, Any]) -> int:
@@ -333,15 +310,12 @@ def title_runs(request: HumanRequest) -> tuple[str, str]:
     return f"{name} wants to {before}" if before else f"{name} asks", code
 
 
-def title_text(request: HumanRequest) -> str:
-    """Returns the title as plain text."""
+def notified_title(request: HumanRequest) -> str:
+    """Returns the title as plain text for notifications and lists: of a mere question, the asker's own."""
+    if request.tool is None and _tool_server(request) is None:
+        return request.title
     before, code = title_runs(request)
     return f"{before}`{code}`" if code else before
-
-
-def notified_title(request: HumanRequest) -> str:
-    """Returns the title for notifications and lists: of a mere question, the asker's own."""
-    return title_text(request) if request.tool or _tool_server(request) else request.title
 
 
 def _act(tool: ToolRequest) -> tuple[str, str]:
@@ -350,22 +324,24 @@ def _act(tool: ToolRequest) -> tuple[str, str]:
         return _edit(tool.diffs), ""
     name, command = tool.name.casefold(), _command(tool)
     if command is not None:
-        is_short = len(command) <= _MAX_ACT_CHARACTERS and Reader().line(command) == command and "`" not in command
-        return ("run ", command) if is_short else ("run a command", "")
+        return ("run ", command) if _fits_title(command) and "`" not in command else ("run a command", "")
     words = _words(tool.arguments.get("args"))
     to = " ".join(words)
-    is_plain = len(to) <= _MAX_ACT_CHARACTERS and Reader().line(to) == to and not any(one[:1] == "-" for one in words)
-    if words and is_plain and name == "git" and tool.arguments.get("subcommand") == "push":
+    is_push = name == "git" and tool.arguments.get("subcommand") == "push"
+    if is_push and _fits_title(to) and not any(one[:1] == "-" for one in words):
         return f"push to {to}", ""
     return "use ", Reader().line(tool.name)
+
+
+def _fits_title(text: str) -> bool:
+    return 0 < len(text) <= _MAX_LINE_CHARACTERS and Reader().line(text) == text
 
 
 def _edit(diffs: Sequence[FileDiff]) -> str:
     changes = [changed_lines(unified(diff.old or "", diff.new)) for diff in diffs]
     paths = list(dict.fromkeys(diff.path for diff in diffs))
     name = PurePosixPath(paths[0]).name
-    is_plain = 0 < len(name) <= _MAX_ACT_CHARACTERS and Reader().line(name) == name
-    what = f"{len(paths)} files" if len(paths) > 1 else name if is_plain else "a file"
+    what = f"{len(paths)} files" if len(paths) > 1 else name if _fits_title(name) else "a file"
     verb = "create" if all(diff.old is None for diff in diffs) else "edit"
     return f"{verb} {what} (+{sum(added for added, _ in changes)} −{sum(removed for _, removed in changes)})"
 

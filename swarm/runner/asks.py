@@ -48,17 +48,13 @@ class HumanAsks:
 
         People see the whole call. The coordinator refuses one that is too long to be read, and so it is not permitted.
         """
-        tool: dict[str, Any] = {"name": asked.tool, "arguments": dict(asked.arguments)}
-        if asked.diffs:
-            tool["diffs"] = [asdict(diff) for diff in asked.diffs]
-        if asked.locations:
-            tool["locations"] = list(asked.locations)
+        what_it_does = {"diffs": [asdict(diff) for diff in asked.diffs], "locations": list(asked.locations)}
         grants = ["approve_thread", "approve_always"]
         ended = await self._decision(
             title="May I use a tool?" if len(asked.tool) > _LONG_NAME else f"May I use {asked.tool}?",
             prompt=asked.title,
             decisions=["approve", *grants, "reject"],
-            tool=tool,
+            tool={"name": asked.tool, "arguments": dict(asked.arguments), **what_it_does},
         )
         is_given = ended["status"] in _GIVEN
         await session.permit(asked.id, allowed=is_given, reason="" if is_given else _refusal(ended))

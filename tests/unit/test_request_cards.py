@@ -193,6 +193,8 @@ EDITED = FileDiff(path="/w/prices.py", old="a\nb\nc\nd\ne\n", new="a\nb\nc\nD\ne
         (ToolRequest(name="Edit", diffs=(EDITED,)), "edit prices.py (+1 −1)"),
         (ToolRequest(name="e", diffs=(EDITED, replace(EDITED, path="b.py"))), "edit 2 files (+2 −2)"),
         (ToolRequest(name="Write", diffs=(FileDiff(path="n.py", new="1\n2"),)), "create n.py (+2 −0)"),
+        (ToolRequest(name="Write", diffs=(FileDiff(path="n.py", new="1\n2\n"),)), "create n.py (+2 −0)"),
+        (ToolRequest(name="Write", diffs=(FileDiff(path="n.py", old="1\n", new="\n"),)), "edit n.py (+1 −1)"),
         (ToolRequest(name="Write", diffs=(FileDiff(path="x/\u202e.py", new="1"),)), "create a file (+1 −0)"),
         (ToolRequest(name="Bash", arguments={"command": "pytest -q"}), "run \npytest -q"),
         (ToolRequest(name="execute", arguments={"command": ["bash", "-lc", "pytest -q"]}), "run \npytest -q"),
@@ -216,10 +218,26 @@ def test_an_edit_shows_its_path_and_a_diff() -> None:
     arguments = {"file_path": "/w/prices.py", "old_string": EDITED.old, "new_string": EDITED.new + "z" * 20}
     tool = ToolRequest(name="Edit", arguments=arguments, diffs=(EDITED,), locations=("/w/prices.py:4",))
     shown = words(card(human_request(tool=tool)))
-    assert "File: /w/prices.py\n@@ -1,6 +1,6 @@\n a\n b\n c\n-d\n+D\n e\n " in shown
+    assert "File: /w/prices.py\n@@ -1,5 +1,5 @@\n a\n b\n c\n-d\n+D\n e\nPlaces" in shown
     assert "Places: /w/prices.py:4" in shown
     assert "│ " + "z" * 20 in shown, "what the diff does not show is shown"
     assert replace(tool, locations=()).digest != tool.digest != replace(tool, diffs=()).digest
+
+
+@pytest.mark.req("HITL-10")
+@every(
+    ("old", "new", "shown"),
+    [
+        ("a", "a\n", "File: p\n(now with a line break at the end)"),
+        ("a\n", "b", "@@ -1,1 +1,1 @@\n-a\n+b\n(now without a line break at the end)"),
+        ("a\n", "a\n\n", "@@ -1,1 +1,2 @@\n a\n+\n"),
+        ("a\n", "a\n", "(no change)"),
+        (None, "", "File: p (new)\n(no change)"),
+    ],
+)
+def test_a_line_break_at_the_end_is_no_line_of_its_own(old: str | None, new: str, shown: str) -> None:
+    tool = ToolRequest(name="Write", diffs=(FileDiff(path="p", old=old, new=new),))
+    assert shown in words(card(human_request(tool=tool))).replace(" \n", "\n") + "\n"
 
 
 @pytest.mark.req("HITL-10")
@@ -233,6 +251,10 @@ def test_an_edit_shows_its_path_and_a_diff() -> None:
         ({"tool": deploy(password="correct horse")}, [FORM_ACTION, "reject"]),
         ({"tool": deploy(token="a;rm -rf /")}, [FORM_ACTION, "reject"]),
         ({"tool": deploy(command=f"echo {TOKEN} && ls")}, ["approve", "edit", "reject"]),
+        ({"tool": deploy(command=f"curl -H 'Authorization: Bearer {TOKEN}'")}, ["approve", "edit", "reject"]),
+        ({"tool": deploy(command=f"token={TOKEN} ls")}, ["approve", "edit", "reject"]),
+        ({"tool": deploy(command=f"git clone https://me:{TOKEN}@x.test")}, ["approve", "edit", "reject"]),
+        ({"tool": deploy(command=f"curl -H 'Authorization: Bearer {TOKEN}/../evil'")}, [FORM_ACTION, "reject"]),
         ({"tool": deploy(url="https://a.test/?api_key=abcdef12345&next=x")}, [FORM_ACTION, "reject"]),
         ({"tool": deploy(), "prompt": "x" * 2_600}, [FORM_ACTION, "reject"]),
         ({"prompt": "It is fine.\n" * 700 + "rm -rf /"}, [FORM_ACTION, "reject"]),
@@ -472,6 +494,19 @@ def test_changed_arguments_are_shown_with_old_and_new_values_without_secrets() -
     assert "password: " in text
     assert "hunter" not in text
     assert '"same": 1' in text, "the tool's own arguments stay visible"
+
+
+@pytest.mark.req("HITL-10")
+def test_changed_arguments_keep_their_secrets_and_tell_what_is_absent() -> None:
+    old = {"password": "hunter2", "login": {"user": "u", "password": "hunter2"}, "is": 1}
+    new = {"login": {"user": "me", "password": "hunter22"}, "token": "hunter3", "is": True}
+    edited = answer("U1", _D.EDIT, arguments=new)
+    text = words(card(ended_request(RequestStatus.APPROVED, edited, tool=deploy(**old))))
+    assert 'password: "⟨hidden: 7 characters⟩" → (none)\n' in text
+    assert 'token: (none) → "⟨hidden: 7 characters⟩"' in text
+    assert '→ { "user": "me", "password": "⟨hidden: 8 characters⟩" }\n' in text
+    assert "is: 1 → true" in text
+    assert "hunter" not in text
 
 
 @pytest.mark.req("HITL-02")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +22,7 @@ from swarm.agents.built_in_tools.coding_programs import (
     could_not_connect,
     kiro_cli,
 )
-from swarm.agents.built_in_tools.work_tree import ResolvedPath, ToolRefused, WorkTree, answering, plain, refusing
+from swarm.agents.built_in_tools.work_tree import ToolRefused, WorkTree, checking, plain
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
 from swarm.processes.captured import Ran, run_program
@@ -129,6 +128,7 @@ class _Delegate:
         return f"{self.program.name}-delegate"
 
     def tool(self) -> Tool:
+        call, refuse = checking(self.run)
         return Tool(
             name=self.name,
             description=(
@@ -137,26 +137,21 @@ class _Delegate:
                 f"and is ended after {self.timeout_seconds:g} seconds."
             ),
             parameters=_PARAMETERS,
-            call=answering(self.run),
-            refuse=refusing(self.allowed),
+            call=call,
+            refuse=refuse,
         )
 
-    @asynccontextmanager
-    async def allowed(self, arguments: Mapping[str, Any]) -> AsyncIterator[tuple[str, ResolvedPath]]:
-        """Holds what a call needs. Raises ToolRefused for a call that is not possible here."""
+    async def run(self, arguments: Mapping[str, Any]) -> AsyncGenerator[ToolAnswer | None]:
         task = _task(arguments["task"])
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
-            yield task, folder
-
-    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        async with self.allowed(arguments) as (task, folder):
+            yield None
             _log.info("work is delegated", action="tool_delegate", tool=self.name, folder=folder.path)
             ran, output = await self._ran(task, folder.by_descriptor)
         answer = self._answer(ran, output)
         _log.info(
             "delegated work has ended", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed
         )
-        return answer
+        yield answer
 
     async def _ran(self, task: str, folder: str) -> tuple[Ran, ProgramOutput]:
         """Runs the program, and runs it again if it could not connect and did nothing. Both runs share one time

@@ -6,20 +6,20 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from swarm.agents.built_in_tools.work_tree import (
-    Outside,
+    NoFolder,
     ResolvedPath,
     ToolRefused,
     WorkTree,
     answering,
+    checking,
     is_git_data,
     plain,
-    refusing,
 )
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.clock import new_id
@@ -82,14 +82,15 @@ def file_tools(root: Path, *, most_bytes: int = _MOST_BYTES) -> tuple[Tool, Tool
         call=answering(files.read),
         is_read_only=True,
     )
+    call, refuse = checking(files.write)
     write = Tool(
         name="file-write",
         description=(
             "Write a text file of the work tree: create it, with any missing folders, replace it, or append to it."
         ),
         parameters=_WRITE_PARAMETERS,
-        call=answering(files.write),
-        refuse=refusing(files.allowed_write),
+        call=call,
+        refuse=refuse,
     )
     return read, write
 
@@ -103,32 +104,23 @@ class _Files:
         path, first, limit = arguments["path"], int(arguments.get("offset") or 1), arguments.get("limit")
         return ToolAnswer(text=await to_the_end(asyncio.to_thread(self._read, path, first, limit)))
 
-    @contextlib.asynccontextmanager
-    async def allowed_write(self, arguments: Mapping[str, Any]) -> AsyncIterator[None]:
-        """Raises ToolRefused for a call that is not possible here. A call makes missing folders."""
-        self._content_of(arguments)
-        with contextlib.ExitStack() as opened:
-            try:
-                place = opened.enter_context(self.tree.place(arguments["path"]))
-            except ToolRefused as refusal:
-                if isinstance(refusal, Outside):
-                    raise
-            else:
-                _check_not_git(place)
-                if place.found is not None:
-                    _check_plain(place, arguments["path"])
-            yield
-
-    def _content_of(self, arguments: Mapping[str, Any]) -> bytes:
-        content = plain(arguments["content"], "The content").encode()
+    async def write(self, arguments: Mapping[str, Any]) -> AsyncGenerator[ToolAnswer | None]:
+        path, content = arguments["path"], plain(arguments["content"], "The content").encode()
         if len(content) > self.most_bytes:
             raise ToolRefused(f"That is {len(content):,} bytes; at most {self.most_bytes:,} can be written at once.")
-        return content
-
-    async def write(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        content = self._content_of(arguments)
+        self._check_writable(path)
+        yield None
         append = bool(arguments.get("append"))
-        return ToolAnswer(text=await to_the_end(asyncio.to_thread(self._write, arguments["path"], content, append)))
+        yield ToolAnswer(text=await to_the_end(asyncio.to_thread(self._write, path, content, append)))
+
+    def _check_writable(self, path: str) -> None:
+        """Refuses what `_write` would refuse, and makes no folders."""
+        if is_git_data(os.path.normpath(path)):
+            raise ToolRefused(f"{path} belongs to git and is neither read nor written; use the git tool.")
+        with contextlib.suppress(NoFolder), self.tree.place(path) as place:
+            _check_not_git(place)
+            if place.found is not None:
+                _check_plain(place, path)
 
     def _read(self, path: str, first: int, limit: int | None) -> str:
         with self.tree.place(path) as place:

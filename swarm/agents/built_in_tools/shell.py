@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from swarm.agents.built_in_tools.work_tree import (
-    ResolvedPath,
-    ToolRefused,
-    WorkTree,
-    answering,
-    plain,
-    program_answer,
-    refusing,
-)
+from swarm.agents.built_in_tools.work_tree import ToolRefused, WorkTree, checking, plain, program_answer
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.processes.captured import run_program
 
@@ -59,7 +50,7 @@ def shell_tool(
         timeout_seconds=timeout_seconds,
         most_bytes=most_bytes,
     )
-    names = sorted(shell.commands)
+    names, (call, refuse) = sorted(shell.commands), checking(shell.run)
     return Tool(
         name="shell",
         description=(
@@ -67,8 +58,8 @@ def shell_tool(
             f"pipes, redirections, variables or wildcards. It is ended after {timeout_seconds:g} seconds."
         ),
         parameters=_parameters(names),
-        call=answering(shell.run),
-        refuse=refusing(shell.allowed),
+        call=call,
+        refuse=refuse,
     )
 
 
@@ -100,26 +91,20 @@ class _Shell:
     timeout_seconds: float
     most_bytes: int
 
-    @asynccontextmanager
-    async def allowed(self, arguments: Mapping[str, Any]) -> AsyncIterator[tuple[list[str], ResolvedPath]]:
-        """Holds what a call needs. Raises ToolRefused for a call that is not possible here."""
+    async def run(self, arguments: Mapping[str, Any]) -> AsyncGenerator[ToolAnswer | None]:
         name, args = arguments["command"], [plain(word, "An argument") for word in arguments.get("args") or ()]
         if name not in self.commands:
             raise ToolRefused(f"{name} is not among the allowed commands: {', '.join(sorted(self.commands))}.")
         if (program := shutil.which(name, path=self.env.get("PATH"))) is None:
             raise ToolRefused(f"{name} is allowed but not installed here.")
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
-            yield [program, *args], folder
-
-    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        name = arguments["command"]
-        async with self.allowed(arguments) as (argv, folder):
+            yield None
             _log.info("a command", action="tool_command", command=name)
             ran = await run_program(
-                argv,
+                [program, *args],
                 cwd=folder.by_descriptor,
                 env=self.env,
                 timeout_seconds=self.timeout_seconds,
                 most_bytes=self.most_bytes,
             )
-        return program_answer(ran, name, self.timeout_seconds)
+        yield program_answer(ran, name, self.timeout_seconds)

@@ -13,8 +13,8 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -46,17 +46,23 @@ def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> Call
     return call
 
 
-def refusing(allowed: Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Any]]) -> RefuseCall:
-    """Returns the refusals of a tool, given what it enters before it acts."""
+def checking(act: Callable[[Mapping[str, Any]], AsyncGenerator[ToolAnswer | None]]) -> tuple[CallTool, RefuseCall]:
+    """Returns the call of a tool and its refusals. The function yields None after all its checks, before it does
+    anything, and then its answer.
+    """
 
     async def refuse(arguments: Mapping[str, Any]) -> ToolAnswer | None:
         try:
-            async with allowed(arguments):
-                return None
+            async with aclosing(act(arguments)) as steps:
+                return await anext(steps)
         except (ToolRefused, OSError) as error:
             return _failure(error)
 
-    return refuse
+    async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
+        async with aclosing(act(arguments)) as steps:
+            return [answer async for answer in steps if answer][-1]
+
+    return answering(call), refuse
 
 
 def _failure(error: ToolRefused | OSError) -> ToolAnswer:
@@ -111,6 +117,10 @@ def _reason(error: OSError) -> str:
 
 class Outside(ToolRefused):
     """The refusal of a path that leads outside the work tree."""
+
+
+class NoFolder(ToolRefused):
+    """The refusal of a path with a missing folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,7 +259,7 @@ class _Walk:
         if exists:
             raise ToolRefused(f"{self._path(part)} is not a folder.")
         if not self.create:
-            raise ToolRefused(f"There is no folder {self._path(part)} in the work tree.")
+            raise NoFolder(f"There is no folder {self._path(part)} in the work tree.")
         self._check_name(part)
         with contextlib.suppress(FileExistsError):
             os.mkdir(part, dir_fd=self._here())

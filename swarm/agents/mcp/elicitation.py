@@ -40,13 +40,7 @@ from swarm.agents.toolbox.people import (
     ToolCaller,
 )
 from swarm.domain.errors import SwarmError, Unavailable
-from swarm.domain.model.requests import (
-    MAX_TITLE_CHARACTERS,
-    HumanDecision,
-    HumanRequest,
-    NewRequest,
-    RequestStatus,
-)
+from swarm.domain.model.requests import MAX_TITLE_CHARACTERS, HumanDecision, HumanRequest, NewRequest, RequestStatus
 from swarm.domain.model.sessions import storable
 from swarm.domain.request_texts import outcome_text
 from swarm.domain.schema_forms import fields_of

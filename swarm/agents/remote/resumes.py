@@ -16,14 +16,7 @@ from ag_ui.core import ResumeEntry
 from swarm.agents.remote.translation.answer_forms import AnswerForm, AnswerShape, answer_form
 from swarm.agents.remote.translation.wire import parsed
 from swarm.domain.answers.events import Asked, Decided, Interrupted
-from swarm.domain.answers.questions import (
-    ANSWER,
-    APPROVED,
-    EDITED_ARGUMENTS,
-    NOBODY_DECIDED,
-    REASON,
-    REJECTED,
-)
+from swarm.domain.answers.questions import ANSWER, APPROVED, EDITED_ARGUMENTS, NOBODY_DECIDED, REASON, REJECTED
 from swarm.domain.model.requests import APPROVALS, HumanDecision
 from swarm.domain.text.characters import data_for_model
 

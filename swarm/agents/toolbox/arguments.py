@@ -44,7 +44,9 @@ def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Checked:
     An invalid schema, which is the server's fault, accepts all arguments. One that takes too long accepts none.
     """
     try:
-        return _Parameters(schema).checked(arguments)
+        known = _Parameters(schema)
+        missing = tuple(name for name in required(schema) if known.is_missing(arguments, name))
+        return Checked(missing=missing, problems=known.problems(arguments, missing))
     except TooCostly:
         _note_broken("it takes too long to check")
         return Checked(problems=(TOO_COSTLY,))
@@ -82,7 +84,12 @@ def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str,
     are null although the schema does not allow null are left out, because models use null to mean "not given".
     """
     try:
-        return _Parameters(schema).mended(arguments)
+        known, needed = _Parameters(schema), required(schema)
+        return {
+            name: known.mended(name, value)
+            for name, value in arguments.items()
+            if value is not None or name in needed or known.fits(name, None) is not False
+        }
     except TooCostly:  # `checked` says so
         return dict(arguments)
 
@@ -99,54 +106,41 @@ def read(text: str) -> Any:
 
 
 class _Parameters:
-    """A tool's parameters, with the work that all checks of one call may do together."""
+    """A tool's parameters, with the work that all checks of one call may do together. All methods raise TooCostly."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         steps = WorkLimit()
-        self._schema = schema
         self._check = SchemaCheck(schema, steps)
         self._known = parameters(schema, steps)
 
-    def checked(self, arguments: Mapping[str, Any]) -> Checked:
-        """Returns what is wrong with arguments. Raises TooCostly."""
-        missing = tuple(name for name in required(self._schema) if self._is_missing(arguments, name))
-        return Checked(missing=missing, problems=self._problems(arguments, missing))
-
-    def mended(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns arguments as they were meant. Raises TooCostly."""
-        needed = set(required(self._schema))
-        return {
-            name: self._mended(self._known.get(name, {}), value)
-            for name, value in arguments.items()
-            if value is not None or name in needed or self._fits(self._known.get(name, {}), None) is not False
-        }
-
-    def _mended(self, part: Mapping[str, Any], value: Any) -> Any:
-        if self._fits(part, value) is not False:
+    def mended(self, name: str, value: Any) -> Any:
+        """Returns a value as it was meant."""
+        if self.fits(name, value) is not False:
             return value
-        return next((other for other in _spellings(part, value) if self._fits(part, other)), value)
+        return next((other for other in _spellings(self._part(name), value) if self.fits(name, other)), value)
 
-    def _fits(self, part: Mapping[str, Any], value: Any) -> bool | None:
-        """Returns whether a value fits a part of the schema; None if the schema is invalid."""
+    def fits(self, name: str, value: Any) -> bool | None:
+        """Returns whether a value fits a parameter; None if the schema is invalid."""
         try:
-            return not self._check.errors(value, part)
+            return not self._check.errors(value, self._part(name))
         except Unusable as error:
             _note_broken(str(error))
             return None
 
-    def _is_missing(self, arguments: Mapping[str, Any], name: str) -> bool:
+    def is_missing(self, arguments: Mapping[str, Any], name: str) -> bool:
         """Returns whether a required parameter has no value. An empty text is a value if the schema allows it."""
         if name not in arguments:
             return True
-        value, part = arguments[name], self._known.get(name, {})
+        value, part = arguments[name], self._part(name)
         if value is None:
-            return not part or not self._fits(part, None)
+            return not part or not self.fits(name, None)
         if not isinstance(value, str) or value.strip():
             return False
         choices = part.get("enum")
         return part.get("minLength") != 0 and not (isinstance(choices, list) and value in choices)
 
-    def _problems(self, arguments: Mapping[str, Any], missing: tuple[str, ...]) -> tuple[str, ...]:
+    def problems(self, arguments: Mapping[str, Any], missing: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns what else is wrong, in clauses."""
         try:
             json.dumps(dict(arguments), allow_nan=False)
         except (ValueError, TypeError, RecursionError):
@@ -158,6 +152,9 @@ class _Parameters:
             return ()
         wrong = (error for error in errors if not _is_about(error, arguments, missing))
         return tuple(_clause(error) for error in islice(wrong, _MOST_PROBLEMS))
+
+    def _part(self, name: str) -> Mapping[str, Any]:
+        return self._known.get(name, {})
 
 
 def _resolved(schema: Mapping[str, Any], part: object, steps: WorkLimit, hops: int = 8) -> Mapping[str, Any]:

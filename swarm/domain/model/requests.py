@@ -268,6 +268,9 @@ class ToolRequest:
         more = {"diffs": self.diffs, "locations": self.locations}
         return tool_digest(self.name, self.arguments, **{name: part for name, part in more.items() if part})
 
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
 
 def tool_digest(name: str, arguments: Mapping[str, Any], **more: object) -> str:
     """Returns the SHA-256 of the canonical JSON of a tool call, in hexadecimal: its name, its arguments, and ``more``

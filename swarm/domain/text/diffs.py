@@ -9,30 +9,31 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import Match, SequenceMatcher
 from functools import lru_cache
-from typing import Final
+from itertools import groupby
+from typing import Any, Final
 
 CONTEXT_LINES: Final = 3
-
-_Row = tuple[str, str, int, int]  # the sign, the line, and how many lines of the old and the new text come before it
 
 
 @lru_cache(maxsize=8)
 def unified(old: str, new: str) -> tuple[str, ...]:
-    """Returns the hunks of a unified diff with three lines of context; no lines for equal texts."""
-    rows = list(_rows(_lines(old), _lines(new)))
-    shown = {
-        near
-        for place, row in enumerate(rows)
-        if row[0] != " "
-        for near in range(max(place - CONTEXT_LINES, 0), min(place + CONTEXT_LINES + 1, len(rows)))
-    }
-    hunks: list[list[_Row]] = []
-    for place in sorted(shown):
-        if place - 1 not in shown:
-            hunks.append([])
-        hunks[-1].append(rows[place])
-    return tuple(line for hunk in hunks for line in (_head(hunk), *(sign + text for sign, text, _, _ in hunk)))
+    """Returns the hunks of a unified diff with three lines of context; no lines for texts of equal lines."""
+    olds, news = lines_of(old), lines_of(new)
+    shown: list[str] = []
+    for hunk in _Matcher(olds, news).get_grouped_opcodes(CONTEXT_LINES):
+        (_, at, _, to, _), (_, _, end, _, its_end) = hunk[0], hunk[-1]
+        shown.append(f"@@ -{at + (end > at)},{end - at} +{to + (its_end > to)},{its_end - to} @@")
+        for kind, begin, end, its_begin, its_end in hunk:
+            shown += ((" " if kind == "equal" else "-") + line for line in olds[begin:end])
+            shown += ("+" + line for line in news[its_begin:its_end] if kind != "equal")
+    return tuple(shown)
+
+
+def lines_of(text: str) -> list[str]:
+    """Returns the lines of a text. The last one may have a line break or not."""
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def changed_lines(diff: Sequence[str]) -> tuple[int, int]:
@@ -40,23 +41,18 @@ def changed_lines(diff: Sequence[str]) -> tuple[int, int]:
     return sum(line.startswith("+") for line in diff), sum(line.startswith("-") for line in diff)
 
 
-def _lines(text: str) -> list[str]:
-    return text.split("\n") if text else []
+class _Matcher(SequenceMatcher[str]):
+    """The library's hunks, from another search for equal lines: its own may take the square of their number."""
 
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        self._texts = old, new
 
-def _head(hunk: Sequence[_Row]) -> str:
-    olds, news = (sum(sign != other for sign, *_ in hunk) for other in "+-")
-    return f"@@ -{hunk[0][2] + bool(olds)},{olds} +{hunk[0][3] + bool(news)},{news} @@"
-
-
-def _rows(old: Sequence[str], new: Sequence[str]) -> Iterator[_Row]:
-    at, to = 0, 0
-    for one, other in [*_kept(old, new), (len(old), len(new))]:
-        yield from (("-", old[place], place, to) for place in range(at, one))
-        yield from (("+", new[place], one, place) for place in range(to, other))
-        if one < len(old):
-            yield (" ", old[one], one, other)
-        at, to = one + 1, other + 1
+    def get_matching_blocks(self) -> list[Match]:
+        old, new = self._texts
+        by_place = groupby(enumerate(_kept(old, new)), lambda one: (one[1][0] - one[0], one[1][1] - one[0]))
+        runs = ([pair for _, pair in run] for _, run in by_place)
+        return [*(Match(*run[0], len(run)) for run in runs), Match(len(old), len(new), 0)]
 
 
 def _kept(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -79,17 +75,15 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     """Returns the places of lines that occur once in both texts: the longest row of them in the same order."""
     counted, places = Counter(old), {line: place for place, line in enumerate(new)}
     once = {line for line, times in Counter(new).items() if times == 1 and counted[line] == 1}
-    found = [(place, places[line]) for place, line in enumerate(old) if line in once]
-    lasts: list[int] = []  # the place in the new text at which a row of each length ends earliest
-    rows: list[int] = []  # the pair at that end
-    before: list[int | None] = []
-    for number, (_, place) in enumerate(found):
-        length = bisect_left(lasts, place)
-        lasts[length : length + 1], rows[length : length + 1] = [place], [number]
-        before.append(rows[length - 1] if length else None)
+    rows: list[
+        Any
+    ] = []  # of each length, the row that ends earliest in the new text: its last pair, and what is before
+    for pair in ((place, places[line]) for place, line in enumerate(old) if line in once):
+        length = bisect_left(rows, pair[1], key=lambda row: row[0][1])
+        rows[length : length + 1] = [(pair, rows[length - 1] if length else None)]
     chosen: list[tuple[int, int]] = []
-    last = rows[-1] if rows else None
-    while last is not None:
-        chosen.append(found[last])
-        last = before[last]
+    row = rows[-1] if rows else None
+    while row:
+        pair, row = row
+        chosen.append(pair)
     return chosen[::-1]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 MOST_CHARACTERS: Final = 256
 MOST_PEM_CHARACTERS: Final = 16_384
@@ -200,8 +200,7 @@ def without_patterns(text: str, mark: str = REMOVED) -> str:
     return shown + state.end()[1]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HiddenPart:
+class HiddenPart(NamedTuple):
     """A secret in a text. ``is_plain``: it can be nothing but a secret, so that nothing to decide on is hidden."""
 
     begin: int
@@ -213,23 +212,28 @@ def hidden_parts(text: str) -> list[HiddenPart]:
     """Returns the secrets of a complete text, in order. A plain one is a token of a known form, or one of ours."""
     if not _own.is_on:
         return []
-    ours: list[tuple[int, int, bool]] = (
-        [(*found.span(), True) for found in _own.pattern.finditer(text)] if _own.pattern else []
-    )
     scan = _Scan(_PatternRemover(), text, is_end=True)
-    if MAY_END_OPENING.search(text):
-        scan.run()
-    others = [
-        (begin, end, kind in _TOKENS and bool(_PLAIN.fullmatch(text, begin, end))) for begin, end, kind in scan.spans
-    ]
+    scan.run()
+    parts = [HiddenPart(begin, end, _is_plain(text[begin:end], kind)) for begin, end, kind in scan.spans]
+    parts += (HiddenPart(*ours.span(), is_plain=True) for ours in (_own.pattern.finditer(text) if _own.pattern else ()))
     found: list[HiddenPart] = []
-    for begin, end, is_plain in sorted(ours + others):
-        if found and begin < found[-1].end:
+    for part in sorted(parts):
+        if found and part.begin < found[-1].end:
             last = found.pop()
-            found.append(HiddenPart(begin=last.begin, end=max(end, last.end), is_plain=last.is_plain and is_plain))
-        else:
-            found.append(HiddenPart(begin=begin, end=end, is_plain=is_plain))
+            part = HiddenPart(last.begin, max(part.end, last.end), last.is_plain and part.is_plain)
+        found.append(part)
     return found
+
+
+def _is_plain(value: str, kind: _SecretPattern) -> bool:
+    """Whether a secret is the value of a token, or a whole token after a name: "Bearer ghp_…"."""
+    return bool(_PLAIN.fullmatch(value)) and (kind in _TOKENS or any(_is_whole(value, token) for token in _TOKENS))
+
+
+def _is_whole(value: str, token: _SecretPattern) -> bool:
+    opened = token.opening.match(value)
+    body = token.body.fullmatch(value, opened.end()) if opened else None
+    return body is not None and token.accepts(body["value"], "")
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.+=-]{1,256}")

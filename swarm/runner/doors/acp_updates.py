@@ -171,9 +171,11 @@ def _arguments(call: Mapping[str, Any], given: object) -> dict[str, Any]:
     contained = [one for one in _objects(call.get("content")) if one.get("type") != "diff"]
     texts = [text_of(object_of(one.get("content")).get("text")) or dict(one) for one in contained]
     known = [*arguments.values(), call.get("title")]
-    if unknown := [one for one in texts if one not in known]:
-        arguments[next(name for name in ("content", "shown", "also_shown") if name not in arguments)] = unknown
-    return arguments
+    name = "content" if "content" not in arguments else "shown"
+    while name in arguments:
+        name = f"also_{name}"
+    unknown = [one for one in texts if one not in known]
+    return arguments | ({name: unknown} if unknown else {})
 
 
 def _diffs(content: object) -> Iterator[FileDiff]:

@@ -30,15 +30,7 @@ from swarm.runner.doors.claude_messages import (
 )
 from swarm.runner.doors.lines import LineProcess
 from swarm.runner.doors.repository import OWN_NAMES, system_prompt
-from swarm.runner.port import (
-    CliEvent,
-    CliSession,
-    QuestionAsked,
-    SessionMissing,
-    SessionWanted,
-    StartFailed,
-    TurnEnded,
-)
+from swarm.runner.port import CliEvent, CliSession, QuestionAsked, SessionMissing, SessionWanted, StartFailed, TurnEnded
 
 _ARGUMENTS: Final = (
     "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",

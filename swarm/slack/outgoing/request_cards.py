@@ -8,7 +8,7 @@ the request's id and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import orjson
@@ -17,7 +17,7 @@ from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTIO
 from swarm.domain.model.grants import GRANTS, GrantScope
 from swarm.domain.model.requests import DecisionPolicy, HumanDecision, HumanRequest, RequestAnswer
 from swarm.domain.request_texts import card_text
-from swarm.domain.shown_requests import PartKind, asked_text, call_text, fits_card, title_runs
+from swarm.domain.shown_requests import PartKind, fits_card, shown_texts, title_runs
 from swarm.domain.text.slack_text import safe
 from swarm.slack.outgoing.answer_blocks import cut_text
 from swarm.slack.outgoing.block_parts import (
@@ -75,8 +75,7 @@ def request_blocks(request: HumanRequest, asked_in: str = "") -> list[Block]:
     """
     fits = fits_card(request)
     asked = [title_block(request), *([context(asked_in)] if asked_in else [])]
-    for kind, text in ((PartKind.CALL, call_text(request).on_card), (PartKind.ASKED, asked_text(request).on_card)):
-        asked += part_blocks(request, kind, text, begins=True)
+    asked += part_blocks(request, [(kind, shown.on_card) for kind, shown in shown_texts(request)])
     if not request.is_open:
         read = [] if fits else [actions(button(FORM_ACTION, "Read", request.id))]
         return [*asked, *outcome_blocks(request), *read]
@@ -93,16 +92,20 @@ def title_block(request: HumanRequest) -> Block:
     return rich(line(*((text, style) for text, style in runs if text)))
 
 
-def part_blocks(request: HumanRequest, kind: PartKind, text: str, *, begins: bool) -> list[Block]:
-    """Returns a part of what is read: a call as it is, the asker's words as a quote. ``begins``: its kind's first."""
-    if not text.strip():
-        return []
-    if kind is PartKind.CALL:
-        return [rich(preformatted(text))]
-    if request.budget is not None:  # the coordinator asks
-        return [rich(line((text, "")))]
-    says = [context(f"*{word(request.agent) or 'The agent'}* says")] if begins and request.tool else []
-    return [*says, rich(quote(text))]
+def part_blocks(request: HumanRequest, parts: Iterable[tuple[PartKind, str]]) -> Iterator[Block]:
+    """Yields what is read: a call as it is, and the asker's words as a quote."""
+    says = [context(f"*{word(request.agent) or 'The agent'}* says")] if request.tool else []
+    for kind, text in parts:
+        if not text.strip():
+            continue
+        if kind is PartKind.CALL:
+            yield rich(preformatted(text))
+        elif request.budget is not None:  # the coordinator asks
+            yield rich(line((text, "")))
+        else:
+            yield from says
+            yield rich(quote(text))
+            says = []
 
 
 def needs_form(request: HumanRequest) -> bool:
@@ -115,8 +118,8 @@ def is_inline(request: HumanRequest) -> bool:
     if len(request.fields) > MAX_INLINE_FIELDS or any(map(is_external, request.fields)):
         return False
     inputs = orjson.dumps([input_block(field, {}) for field in request.fields]).decode()
-    shown = call_text(request).text + asked_text(request).text
-    return fits_card(request) and len(inputs) + len(shown) <= MAX_MESSAGE_CHARACTERS
+    shown = sum(len(shown.text) for _, shown in shown_texts(request))
+    return fits_card(request) and len(inputs) + shown <= MAX_MESSAGE_CHARACTERS
 
 
 def _buttons(request: HumanRequest, *, has_form: bool, fits: bool) -> list[Block]:

@@ -17,7 +17,7 @@ import orjson
 from swarm.domain.button_actions import FORM_ACTION
 from swarm.domain.edited_arguments import argument_fields
 from swarm.domain.model.requests import APPROVALS, FieldType, FormField, HumanDecision, HumanRequest
-from swarm.domain.shown_requests import PartKind, Reader, asked_text, call_text, reading_pages
+from swarm.domain.shown_requests import PartKind, Reader, reading_pages, shown_texts
 from swarm.domain.text.characters import marked
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
@@ -134,13 +134,12 @@ def form_view(
     is_last = page == len(found)
     sends = "Send" if decision is _D.ANSWER else "Approve"
     metadata = {"request": request.id, "page": page, "decision": decision.value}
-    blocks = [title_block(request)]
-    if page <= len(texts):
-        kinds = [kind for kind, _ in texts[page - 1]]
-        for place, (kind, text) in enumerate(texts[page - 1]):
-            blocks += part_blocks(request, kind, text, begins=kinds.index(kind) == place)
-    elif page == 1:
-        blocks += _head(request, decision)
+    if not texts:  # it stands on the card; the fields show the arguments that can be changed
+        whole = [(kind, shown.text) for kind, shown in shown_texts(request)]
+        parts = [] if page > 1 else [part for part in whole if decision is not _D.EDIT or part[0] is PartKind.ASKED]
+    else:
+        parts = texts[page - 1] if page <= len(texts) else []
+    blocks = [title_block(request), *part_blocks(request, parts)]
     blocks += [block for field in found[page - 1] for block in _field_blocks(field, values, problems)]
     if decision is _D.EDIT and page == len(texts) + 1:
         blocks += _unchangeable(request)
@@ -168,13 +167,6 @@ def message_view(title: str, text: str, *, names_people: bool = True) -> Block:
         "close": plain("Close", _MAX_TITLE),
         "blocks": [section(shown if shown.strip() else "…")],
     }
-
-
-def _head(request: HumanRequest, decision: HumanDecision) -> Iterator[Block]:
-    """Yields what stands on the card; the fields show the arguments that can be changed."""
-    if decision is not _D.EDIT:
-        yield from part_blocks(request, PartKind.CALL, call_text(request).text, begins=True)
-    yield from part_blocks(request, PartKind.ASKED, asked_text(request).text, begins=True)
 
 
 def _unchangeable(request: HumanRequest) -> Iterator[Block]:

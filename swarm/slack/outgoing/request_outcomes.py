@@ -16,7 +16,7 @@ from swarm.domain.model.requests import (
     ResumeStatus,
 )
 from swarm.domain.request_texts import withdrawn_by
-from swarm.domain.shown_requests import HIDDEN
+from swarm.domain.shown_requests import HIDDEN, Reader
 from swarm.slack.outgoing.block_parts import (
     Block,
     context,
@@ -131,14 +131,15 @@ def _changes(request: HumanRequest) -> Iterator[str]:
         return
     old, new = request.tool.arguments, request.arguments
     for name in dict.fromkeys([*old, *new]):
-        before, after = _json(name, old), _json(name, new)
-        if before != after:
-            yield f"{cut(visible(name), 100)}: {_change_text(name, before)} → {_change_text(name, after)}"
+        if repr(old.get(name, ...)) != repr(new.get(name, ...)):  # 1 is not True here
+            yield f"{cut(visible(name), 100)}: {_argument(name, old)} → {_argument(name, new)}"
 
 
-def _json(name: str, arguments: Mapping[str, Any]) -> str:
-    return json.dumps(arguments[name], ensure_ascii=False, default=str) if name in arguments else _ABSENT
-
-
-def _change_text(name: str, text: str) -> str:
-    return cut(redacted(name, text), MAX_CHANGE_CHARACTERS)
+def _argument(name: str, arguments: Mapping[str, Any]) -> str:
+    """Returns an argument on one line, without secrets."""
+    if name not in arguments:
+        return _ABSENT
+    value = arguments[name]
+    if isinstance(value, str):
+        return cut(json.dumps(redacted(name, value), ensure_ascii=False), MAX_CHANGE_CHARACTERS)
+    return cut(" ".join(one.strip() for one in Reader().json(value, name).split("\n")), MAX_CHANGE_CHARACTERS)

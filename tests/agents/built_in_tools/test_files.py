@@ -64,13 +64,25 @@ def files(tmp_path: Path) -> Files:
 @pytest.mark.req("HITL-04")
 @pytest.mark.parametrize(
     ("path", "content"),
-    [("../outside/secret", "x"), ("/etc/x", "x"), (".git/config", "x"), ("a", "x" * (_MOST + 1)), ("d", "")],
+    [
+        ("../outside/secret", "x"),
+        ("/etc/x", "x"),
+        (".git/config", "x"),
+        (".git/new/hook", "x"),
+        ("new/.git/hook", "x"),
+        ("file/a", "x"),
+        ("a", "x" * (_MOST + 1)),
+        ("d", ""),
+    ],
 )
 async def test_nobody_is_asked_for_a_write_that_is_refused_anyway(files: Files, path: str, content: str) -> None:
     for folder in ("d", ".git"):
         (files.root / folder).mkdir()
+    (files.root / "file").write_text("")
     refusal = await files.refuses(path, content)
-    assert refusal == await files.write(path, content)
+    assert refusal
+    assert refusal.failed
+    assert (await files.write(path, content)).failed
 
 
 @pytest.mark.parametrize("path", ["a", "new/folder/a"])

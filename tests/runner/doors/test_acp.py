@@ -312,6 +312,9 @@ def test_a_permission_has_the_diffs_the_content_and_the_places_of_its_call() -> 
     more = {"toolCallId": "c", "content": [{"type": "terminal", "terminalId": "t"}], "rawInput": {"content": "x"}}
     asked, _ = permission_of("a", {"toolCall": more}, updates)
     assert asked.arguments == {"content": "x", "shown": [{"type": "terminal", "terminalId": "t"}]}
+    more = more | {"rawInput": {"content": "x", "shown": "y", "also_shown": "z"}}
+    asked, _ = permission_of("a", {"toolCall": more}, updates)
+    assert asked.arguments["also_also_shown"] == [{"type": "terminal", "terminalId": "t"}]
 
 
 @pytest.mark.parametrize("habit", ["works", "has pages", "replays"])

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +26,10 @@ from swarm.agents.built_in_tools.work_tree import (
     ResolvedPath,
     ToolRefused,
     WorkTree,
-    answering,
+    checking,
     is_git_data,
     plain,
     program_answer,
-    refusing,
 )
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.processes.child import to_the_end
@@ -77,12 +75,13 @@ def git_tool(root: Path, *, env: Mapping[str, str], options: GitOptions | None =
             (GIT_ASKPASS, GIT_SSH_COMMAND, GIT_SSL_*).
     """
     tool = _GitTool(tree=WorkTree(root=root), git=Git(env=dict(env), options=options or GitOptions()))
+    call, refuse = checking(tool.run)
     return Tool(
         name="git",
         description=_DESCRIPTION,
         parameters=_PARAMETERS,
-        call=answering(tool.run),
-        refuse=refusing(tool.allowed),
+        call=call,
+        refuse=refuse,
         operation="subcommand",
     )
 
@@ -93,9 +92,7 @@ class _GitTool:
     git: Git
     locks: WeakValueDictionary[Path, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
-    @asynccontextmanager
-    async def allowed(self, arguments: Mapping[str, Any]) -> AsyncIterator[tuple[ResolvedPath, Repository, Parsed]]:
-        """Holds what a call needs. Raises ToolRefused for a call that is not possible here."""
+    async def run(self, arguments: Mapping[str, Any]) -> AsyncGenerator[ToolAnswer | None]:
         args = [plain(word, "An argument") for word in arguments.get("args") or ()]
         parsed = understood(arguments["subcommand"], args)
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
@@ -107,11 +104,8 @@ class _GitTool:
                 _check_remote(parsed, await self.git.inspected(repository))
                 if parsed.rule.looks_within:
                     await self.git.inspect_submodules(repository, self.tree)
-                yield folder, repository, parsed
-
-    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        async with self.allowed(arguments) as (folder, repository, parsed):
-            return await self._run(folder, repository, parsed)
+                yield None
+                yield await self._run(folder, repository, parsed)
 
     async def _run(self, folder: ResolvedPath, repository: Repository, parsed: Parsed) -> ToolAnswer:
         rule, command = parsed.rule, " ".join(parsed.command)
