@@ -11,14 +11,8 @@ from typing import Any, Final
 
 from swarm.clock import SECOND, to_iso
 from swarm.domain.model.grants import Grant
-from swarm.domain.model.requests import (
-    OPERATOR,
-    HumanDecision,
-    HumanRequest,
-    RequestStatus,
-    ResumeStatus,
-)
-from swarm.domain.shown_requests import HIDDEN, notified_title
+from swarm.domain.model.requests import OPERATOR, HumanDecision, HumanRequest, RequestStatus, ResumeStatus
+from swarm.domain.shown_requests import notified_title, without_secrets
 from swarm.domain.text.slack_text import safe
 
 _DID: Final = {
@@ -29,8 +23,6 @@ _DID: Final = {
     HumanDecision.REJECT: "rejected",
     HumanDecision.ANSWER: "answered",
 }
-
-
 _BY: Final = re.compile(r"(stopped|dropped) by <@([UW][A-Z0-9]+)>")
 
 
@@ -91,7 +83,7 @@ def person_text(person: str) -> str:
 
 def shown_values(request: HumanRequest) -> Mapping[str, Any]:
     """Returns the values that people gave, without those of secret fields."""
-    return {name: HIDDEN if name in request.secrets else value for name, value in (request.values or {}).items()}
+    return without_secrets(request, request.values or {})
 
 
 def seen_by(agent_id: str, request: HumanRequest) -> HumanRequest:
@@ -99,11 +91,7 @@ def seen_by(agent_id: str, request: HumanRequest) -> HumanRequest:
     if agent_id == request.agent_id or not request.secrets:
         return request
     answers = (
-        replace(
-            answer, values={name: HIDDEN if name in request.secrets else one for name, one in answer.values.items()}
-        )
-        if answer.values
-        else answer
+        replace(answer, values=without_secrets(request, answer.values)) if answer.values else answer
         for answer in request.answers
     )
     return replace(request, answers=tuple(answers))

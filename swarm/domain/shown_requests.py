@@ -182,13 +182,17 @@ def waiting_call(request: HumanRequest) -> ToolRequest | None:
 
 def call_text(request: HumanRequest, *, reveals: bool = False) -> ShownText:
     """Returns the call of a request, and the values that others are to approve; empty for a mere question."""
-    given = next((answer.values for answer in request.answers if answer.values is not None), None)
     entered = None
-    if given and request.is_open:
+    if request.entered and request.is_open:
         titles = {field.name: field.title for field in request.fields}
         names = titles if len(set(titles.values())) == len(titles) else {}
-        entered = {names.get(name, name): HIDDEN if name in request.secrets else one for name, one in given.items()}
+        entered = {names.get(name, name): one for name, one in without_secrets(request, request.entered).items()}
     return _call_text(_Decided(waiting_call(request), entered), reveals, is_hiding())
+
+
+def without_secrets(request: HumanRequest, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns entered values with a sign in place of those of secret fields."""
+    return {name: HIDDEN if name in request.secrets else value for name, value in values.items()}
 
 
 class _Decided:

@@ -407,11 +407,14 @@ class HumanRequest:
         return next((answer for answer in self.answers if answer.decision is not HumanDecision.REJECT), None)
 
     @property
+    def entered(self) -> Mapping[str, Any] | None:
+        """The values that the first person entered, which stand and are approved by others; None if there are none."""
+        return next((answer.values for answer in self.answers if answer.values is not None), None)
+
+    @property
     def values(self) -> Mapping[str, Any] | None:
         """The values that people gave; None if there are none, or if the request was not approved or answered."""
-        if self.status not in (RequestStatus.APPROVED, RequestStatus.ANSWERED):
-            return None
-        return next((answer.values for answer in self.answers if answer.values is not None), None)
+        return self.entered if self.status in (RequestStatus.APPROVED, RequestStatus.ANSWERED) else None
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:

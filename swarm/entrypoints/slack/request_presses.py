@@ -150,29 +150,27 @@ class RequestDoor:
         if press.decision is None:
             await self._decisions.note_attempt(press.person, press.request_id, f"unknown button {press.action[:100]}")
             return UNKNOWN_BUTTON_TEXT
-        place = (press.channel, press.message_ts)
         values = None
         if press.values and press.decision is not HumanDecision.REJECT:
-            request, _ = await self._decisions.show(press.request_id, press.person, place)
+            request, _ = await self._decisions.show(press.request_id, press.person, press.place)
             values = typed_values(press.values, request.fields)
         wish = replace(_wish(press, press.decision), values=values, for_everybody=press.for_everybody)
         try:
-            await self._decisions.decide(wish, place)
+            await self._decisions.decide(wish, press.place)
         except NotRead:  # the card was shown before there was anything to read
             return await self._open(press)
         return None
 
     async def _open(self, press: RequestPressed) -> str | None:
-        place = (press.channel, press.message_ts)
-        request, _ = await self._decisions.show(press.request_id, press.person, place)
-        view = await self._form(press, request, place)
+        request, _ = await self._decisions.show(press.request_id, press.person, press.place)
+        view = await self._form(press, request)
         return None if await self._gateway.open_view(press.trigger_id, view) else NOT_OPENED_TEXT
 
-    async def _form(self, press: RequestPressed, request: HumanRequest, place: Place) -> JsonObject:
+    async def _form(self, press: RequestPressed, request: HumanRequest) -> JsonObject:
         """Returns the form for who may decide; for everybody else, what there is to read."""
         decision, is_read = press.decision or form_decision(request), bool(reading_pages(request))
         try:
-            request, drafts = await self._decisions.fill_in(_wish(press, decision), place)
+            request, drafts = await self._decisions.fill_in(_wish(press, decision), press.place)
         except SwarmError:
             if not is_read:
                 raise
@@ -188,7 +186,7 @@ class RequestDoor:
 
     async def _problem_text(self, press: RequestPressed, error: Invalid) -> str:
         """Returns the problem of each field of a form in a message, by its label."""
-        request, _ = await self._decisions.show(press.request_id, press.person, (press.channel, press.message_ts))
+        request, _ = await self._decisions.show(press.request_id, press.person, press.place)
         labels = {field.name: field.title for field in request.fields if field.name in error.fields}
         lines = [f"{label}: {error.fields[name]}" for name, label in labels.items()]
         return "\n".join(lines) or error.message
@@ -323,7 +321,9 @@ def _corrected(
     page: int, request: HumanRequest, decision: HumanDecision, values: Mapping[str, Any], error: Invalid
 ) -> BoltResponse:
     """Returns the form with its problems: on this page if all are there, otherwise on the first page that has one."""
-    problems = _by_field(request, decision, error.fields)
+    problems = dict(error.fields)
+    if decision is HumanDecision.EDIT:  # the form's fields are named otherwise than the arguments
+        problems |= {argument_key(request, name): problem for name, problem in error.fields.items()}
     found = form_pages(request, decision)
     wrong = [at for at, fields in enumerate(found, start=1) if any(field.name in problems for field in fields)]
     if not wrong:
@@ -332,14 +332,6 @@ def _corrected(
     if wrong == [page]:
         return _errors(problems, found[page - 1])
     return _show(form_view(request, wrong[0], values, problems, decision=decision))
-
-
-def _by_field(request: HumanRequest, decision: HumanDecision, problems: Mapping[str, str]) -> dict[str, str]:
-    """Returns problems by the names of the form's fields, which differ from the names of arguments."""
-    named = dict(problems)
-    if decision is HumanDecision.EDIT:
-        named |= {argument_key(request, name): problem for name, problem in problems.items()}
-    return named
 
 
 def _errors(problems: Mapping[str, str], fields: tuple[FormField, ...]) -> BoltResponse:

@@ -334,19 +334,18 @@ class PostedMessages:
         for routing in (found for found in by_people if found.opened.id in asked):
             thread = threads.locked(tx, routing.opened.id)
             agent_ids = {target.agent_id for target in routing.decision.targets if target.agent_id}
-            known = self._groups.known_members
-            request = answer_in_words(tx, thread, routing.message, agent_ids, known, self._operating_policy)
+            members, policy = self._groups.known_members, self._operating_policy
+            request = answer_in_words(tx, thread, routing.message, agent_ids, members, policy)
             if request:
                 reason = "it answers an open request"
                 history.record(
                     tx, "route.answer", f"{routing.message.channel}:{routing.message.ts}", thread_id=thread.id,
                     agent_id=request.agent_id, reason=reason,
                 )  # fmt: skip
-                show_answered(tx, thread, routing.message.ts, self._operating_policy.reactions)
+                show_answered(tx, thread, routing.message.ts, policy.reactions)
                 answers.append(routing)
             else:
-                known, policy = self._groups.known_members, self._operating_policy
-                hold(tx, thread, routing.message, agent_ids, known, policy)
+                hold(tx, thread, routing.message, agent_ids, members, policy)
         return [routing for routing in routings if routing not in answers]
 
     def _address(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:

@@ -7,21 +7,20 @@ withdrawn, and what waited runs after that; only a built-in agent's question end
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
 from swarm.domain.button_actions import ButtonPressed
-from swarm.domain.decision_rules import deciders_text, why_not
+from swarm.domain.decision_rules import GroupMembers, deciders_text, why_not
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import outcome_text
+from swarm.domain.shown_requests import notified_title
 from swarm.domain.text.slack_text import safe
-from swarm.services.requests.asking import EDITED, cancel, lock_work, refresh_cards, refresh_lane, release, strangers_of
-from swarm.services.requests.words import KnownMembers
-from swarm.services.rules.system_messages import post_ephemeral, show_answered
+from swarm.services.requests.asking import EDITED, cancel, dismiss, lock_work, refresh_cards, release, strangers_of
+from swarm.services.rules.system_messages import post_ephemeral
 from swarm.store import agents, requests
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
@@ -41,7 +40,7 @@ def hold(
     thread: Thread,
     message: SlackMessage,
     agent_ids: Collection[str],
-    known: KnownMembers,
+    members: GroupMembers,
     operating_policy: OperatingPolicy,
 ) -> None:
     """Handles a person's message to agents whose questions are open in its thread: it ends a question of a built-in
@@ -55,13 +54,7 @@ def hold(
         if is_own and agent and agent.reach is Reach.BUILTIN and not request.task_id:
             supersede(tx, thread, request.agent_id, operating_policy)
         elif current := requests.get(tx, request.id):
-            _tell(
-                tx,
-                thread,
-                message,
-                current,
-                may_drop=is_own or _may_decide(tx, thread, current, message.author.id, known),
-            )
+            _tell(tx, thread, message, current, may_drop=_may_drop(tx, current, message.author.id, members))
 
 
 def tell_waiting(tx: Transaction, run: Run) -> None:
@@ -81,15 +74,16 @@ def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: Human
     if request.is_open:
         deciders = deciders_text(request.policy, request.requesters)
         deciders = deciders[:1].upper() + deciders[1:]
-        text = HELD_TEXT.format(agent=request.agent, title=safe(request.title), deciders=deciders)
+        text = HELD_TEXT.format(agent=request.agent, title=safe(notified_title(request)), deciders=deciders)
         key = f"held:{request.id}:{message.author.id}"
         post_ephemeral(tx, thread, message, text, key, drops_request_id=request.id if may_drop else None)
 
 
-def _may_decide(tx: Transaction, thread: Thread, request: HumanRequest, person: str, known: KnownMembers) -> bool:
-    is_member = not strangers_of(tx, thread, [person])
-    members = {group: known(group) for group in request.policy.groups}
-    return why_not(request.policy, request.requesters, person, members, is_member=is_member) is None
+def _may_drop(tx: Transaction, request: HumanRequest, person: str, members: GroupMembers) -> bool:
+    """Whether a person is a requester, whatever the policy, or may decide."""
+    is_member = not strangers_of(tx, request.thread_id, [person])
+    is_decider = why_not(request.policy, request.requesters, person, members, is_member=is_member) is None
+    return is_decider or person in request.requesters
 
 
 def supersede(tx: Transaction, thread: Thread, agent_id: str, operating_policy: OperatingPolicy) -> None:
@@ -100,21 +94,18 @@ def supersede(tx: Transaction, thread: Thread, agent_id: str, operating_policy: 
         if request.task_id:
             continue
         cancel(tx, request, "people wrote something else")
-        for inbox_message in _waiting(tx, request):
-            inbox.move(tx, InboxStep.DISMISS, inbox_message, reason="a newer message is answered instead")
-            show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
-        refresh_lane(tx, request)
+        dismiss(tx, thread, [request], "a newer message is answered instead", operating_policy.reactions.answered)
 
 
-def drop(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy, *, known: KnownMembers) -> str:
-    """Drops the open questions of an agent in a thread at the wish of a requester, whatever the policy, or of somebody
-    who may decide. Returns what to tell the person.
+def drop(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy, *, members: GroupMembers) -> str:
+    """Drops the open questions of an agent in a thread, at the wish of a requester or of somebody who may decide.
+    Returns what to tell the person.
     """
     request = lock_work(tx, press.value)
-    thread = threads.get(tx, request.thread_id) if request and request.thread_id else None
+    thread = threads.get(tx, request.thread_id) if request else None
     if request is None or thread is None or thread.channel != press.channel:
         return GONE_TEXT
-    if not (press.user_id in request.requesters or _may_decide(tx, thread, request, press.user_id, known)):
+    if not _may_drop(tx, request, press.user_id, members):
         return NOT_YOURS_TEXT
     if not request.is_open:
         return f"This is decided already: {outcome_text(request)}."
@@ -130,11 +121,13 @@ def withdraw_edited(tx: Transaction, thread: Thread, edited: Collection[InboxMes
     """Withdraws the durable questions of an edited message, so that its new text runs; the cards of other questions say
     that it was edited. Returns whether it has withdrawn any. The thread and the messages are locked.
     """
-    is_any = False
-    for request in _of_messages(tx, thread, edited):
+    is_any, ids = False, {inbox_message.id for inbox_message in edited}
+    for request in requests.open_in_thread(tx, thread.id) if ids else ():
+        if not ids & {request.work_id, *request.inbox_message_ids}:
+            continue
         if request.asker is Asker.LIVE or request.task_id:
-            if requests.remark(tx, request, NOTED_EDIT) and (now := requests.get(tx, request.id)):
-                refresh_cards(tx, now)
+            if requests.remark(tx, request, NOTED_EDIT):
+                refresh_cards(tx, request.id)
             continue
         cancel(tx, request, EDITED)
         agent = agents.by_id(tx, request.agent_id)
@@ -150,14 +143,3 @@ def _open_of(tx: Transaction, thread_id: str, agent_id: str) -> list[HumanReques
     """Returns the open questions of an agent's runs in a thread."""
     found = requests.open_in_thread(tx, thread_id)
     return [request for request in found if request.agent_id == agent_id and request.holds]
-
-
-def _of_messages(tx: Transaction, thread: Thread, messages: Iterable[InboxMessage]) -> list[HumanRequest]:
-    ids = {inbox_message.id for inbox_message in messages}
-    found = requests.open_in_thread(tx, thread.id) if ids else []
-    return [request for request in found if ids & {request.work_id, *request.inbox_message_ids}]
-
-
-def _waiting(tx: Transaction, request: HumanRequest) -> list[InboxMessage]:
-    found = (inbox.locked(tx, inbox_message_id) for inbox_message_id in sorted(request.inbox_message_ids))
-    return [one for one in found if one and one.status is InboxStatus.WAITING]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from swarm.domain.decision_rules import eligible_people
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.runs import RunStatus
@@ -57,9 +56,8 @@ async def _each(
 async def _tell(database: Database, groups: UserGroups, request: HumanRequest) -> None:
     """Tells everybody who may decide. Members of a group that Slack does not show are left out."""
     found = await asyncio.gather(*(groups.group_members(group) for group in request.policy.groups))
-    members = dict(zip(request.policy.groups, [people or frozenset() for people in found], strict=True))
-    people = eligible_people(request.policy, request.requesters, members) or frozenset()
-    await database.write(tell_people, request.id, people)
+    members = {group: people or frozenset() for group, people in zip(request.policy.groups, found, strict=True)}
+    await database.write(tell_people, request.id, members.get)
 
 
 def _withdraw(tx: Transaction, request_id: str) -> None:
