@@ -208,7 +208,11 @@ async def test_the_author_of_a_waiting_message_is_told_once_per_question_and_exp
 
 
 @pytest.mark.req("HITL-09")
-async def test_who_wrote_before_the_question_was_asked_is_told_as_well(world: World) -> None:
+@pytest.mark.parametrize("decides", [False, True])
+async def test_who_wrote_before_the_question_was_asked_is_told_as_well(
+    decides: bool, world: World, four_eyes: World
+) -> None:
+    world = four_eyes if decides else world
     ada, gate = Scripted(says("Done.")), Gate(before="")
 
     async def asks(run: RunInput) -> Events:
@@ -224,6 +228,8 @@ async def test_who_wrote_before_the_question_was_asked_is_told_as_well(world: Wo
         gate.opened.set()
         await show.over(root)
         assert len(await told(world, BOB)) == 1
+        (row,) = await world.rows("SELECT drops_request_id FROM deliveries WHERE person IS NOT NULL")
+        assert bool(row["drops_request_id"]) is decides  # who may decide may drop
 
 
 @pytest.mark.req("HITL-09")

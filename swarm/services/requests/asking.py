@@ -41,7 +41,6 @@ from swarm.domain.model.threads import Standing, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import card_text, granted_text, outcome_text
 from swarm.domain.tool_names import tool_key
-from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.reply import people_of
 from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import show_anew
@@ -56,11 +55,6 @@ from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
 from swarm.store.threads import people as known_people
 from swarm.store.threads import threads
-
-MAX_TOLD: Final = 20
-"""The maximum number of people who get a card as a direct message."""
-
-REMINDER_SECONDS: Final = 12 * 3600
 
 UNAPPROVED_SECONDS: Final = 24 * 3600
 """For this long, who asked for a tool without getting approval is a requester of the next question about it."""
@@ -119,7 +113,7 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
         _approve_by(tx, request, grant)
         return requests.get(tx, request.id) or request
     card = {"idempotency_key": f"request:{request.id}", "request_id": request.id}
-    _deliver(tx, DeliveryKind.POST, request, card_text(request), [card])
+    deliver_text(tx, DeliveryKind.POST, request, card_text(request), [card])
     return request
 
 
@@ -250,10 +244,10 @@ def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
     where = "in this thread" if grant.scope is GrantScope.THREAD else "always"
     grants.note(tx, AuditKind.USED, f"grant {grant.id} ({where})", request, person=grant.given_by)
     key = f"granted:{request.run_id or request.lease_token}:{grant.tool}"
-    _deliver(tx, DeliveryKind.POST, request, granted_text(request, grant), [{"idempotency_key": key}])
+    deliver_text(tx, DeliveryKind.POST, request, granted_text(request, grant), [{"idempotency_key": key}])
 
 
-def _deliver(
+def deliver_text(
     tx: Transaction, kind: DeliveryKind, request: HumanRequest, text: str, wanted: Iterable[Mapping[str, Any]]
 ) -> None:
     """Queues a text about a request, once for each of the deliveries, whose other columns are given."""
@@ -261,30 +255,6 @@ def _deliver(
     for columns in wanted if thread else ():
         assert thread is not None
         deliveries.add(tx, kind, thread, text=text, agent_id=request.agent_id, **columns)
-
-
-def tell_people(tx: Transaction, request_id: str, members: GroupMembers) -> None:
-    """Sends the card to everybody who may decide, as a direct message, and later reminds those who have not, once."""
-    request = requests.locked(tx, request_id)
-    if request is None or not request.is_open:
-        return
-    was_told = any(card["thread_ts"] is None for card in deliveries.of_request(tx, request_id))
-    again_at = None if was_told else _reminder_at(tx.now, request.expires_at)
-    if not requests.told(tx, request, again_at):
-        return
-    people = eligible_now(tx, request, members) or frozenset()
-    key, sign = ("request-reminder", "⏰ ") if was_told else ("request-direct", "")
-    wanted = (
-        {"idempotency_key": f"{key}:{request_id}:{person}", "request_id": request_id, "to": person}
-        for person in sorted(people - {answer.person for answer in request.answers})[:MAX_TOLD]
-    )
-    _deliver(tx, DeliveryKind.POST, request, sign + card_text(request), wanted)
-
-
-def _reminder_at(now: int, expires_at: int | None) -> int:
-    """Returns the time of the only reminder: after half of the time, at the latest after half a day."""
-    half = REMINDER_SECONDS * SECOND if expires_at is None else (expires_at - now) // 2
-    return now + min(half, REMINDER_SECONDS * SECOND)
 
 
 def refresh_cards(tx: Transaction, request_id: str) -> HumanRequest:
@@ -297,7 +267,7 @@ def refresh_cards(tx: Transaction, request_id: str) -> HumanRequest:
         {"updates_id": card["id"], "request_id": request_id, "to": card["channel"]}
         for card in deliveries.of_request(tx, request_id)
     )
-    _deliver(tx, DeliveryKind.UPDATE, request, card_text(request), wanted)
+    deliver_text(tx, DeliveryKind.UPDATE, request, card_text(request), wanted)
     return request
 
 
@@ -388,26 +358,6 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
         runs.end(tx, request.run_id, RunStep.SUPERSEDE)
     refresh_cards(tx, request.id)
     return True
-
-
-def stop_waiting(
-    tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy, *, own_only: bool = False
-) -> int:
-    """Withdraws what people are asked in a thread, and stops the work that waits for it. The thread is locked.
-
-    Returns the number of requests. Tasks are cancelled by the caller. ``own_only`` leaves other people's work alone.
-    """
-    found = requests.open_in_thread(tx, thread.id, with_joined=True)
-    if own_only:
-        found = [request for request in found if person in request.requesters]
-    reason = STOPPED_BY.format(person=person)
-    waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
-    for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
-        runs.end(tx, run_id, RunStep.STOP, reason)
-    for request in found:
-        cancel(tx, request, reason, person)
-    dismiss(tx, thread, found, reason, operating_policy.reactions.stopped)
-    return len(found)
 
 
 def dismiss(tx: Transaction, thread: Thread, cancelled: Sequence[HumanRequest], reason: str, emoji: str | None) -> None:

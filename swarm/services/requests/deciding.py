@@ -92,10 +92,7 @@ class RequestDecisions:
     async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
         """Returns a request as `show` does, for a person who may decide so now. Raises as `decide`, but for values."""
         _, person, members = await self._who(wish, place)
-        refusal = await self._database.read(self._why_not_now, wish, person, members)
-        if refusal:
-            raise refusal
-        return await self.show(wish.request_id, wish.person, place)
+        return await self._database.read(self._to_fill_in, wish, person, members)
 
     async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
         """Stores what a person has entered on a page of the form."""
@@ -164,18 +161,18 @@ class RequestDecisions:
         if request is None:
             return NotFound(_UNKNOWN)
         refusal = self._refusal(tx, request, wish, person, members)
-        if refusal is None and not _is_read(tx, request, wish):
-            return NotRead()
-        is_attempt = refusal is not None
         if refusal is None:
+            if not _is_read(tx, request, wish):
+                return NotRead()
             if _question(request) != _question(shown):
                 return Conflict("Somebody else has decided in the meantime.", hint="Look at it again, then decide.")
             if isinstance(checked, RequestAnswer):
                 covers = self._covers(tx, request, wish, members)
                 return _stored(tx, request, checked, members, covers, self._operating_policy)
+            if isinstance(checked, Invalid):  # a slip in a form is no attempt
+                return checked
             refusal = checked
-        if is_attempt or not isinstance(refusal, Invalid):  # a slip in a form is no attempt
-            grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
+        grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
         return refusal
 
     def _refusal(
@@ -206,11 +203,13 @@ class RequestDecisions:
             return Forbidden(_NOT_FOR_ALL if wish.for_everybody else _NOT_YOUR_WORK)
         return None
 
-    def _why_not_now(
+    def _to_fill_in(
         self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
-    ) -> SwarmError | None:
-        request = requests.get(tx, wish.request_id)
-        return self._refusal(tx, request, wish, person, members) if request else NotFound(_UNKNOWN)
+    ) -> tuple[HumanRequest, dict[str, Any]]:
+        request, draft = _shown(tx, wish.request_id, wish.person, None)
+        if refusal := self._refusal(tx, request, wish, person, members):
+            raise refusal
+        return request, draft
 
     def _covers(
         self, tx: Transaction, request: HumanRequest, wish: Decide, members: GroupMembers
@@ -310,10 +309,10 @@ def decide_in_words(
     if request is None or not request.is_open:
         return None
     answer = _checked(request, wish)
-    result = (
-        _stored(tx, request, answer, members, None, operating_policy) if isinstance(answer, RequestAnswer) else None
-    )
-    return result if isinstance(result, HumanRequest) else None
+    if isinstance(answer, SwarmError):
+        return None
+    result = _stored(tx, request, answer, members, None, operating_policy)
+    return None if isinstance(result, SwarmError) else result
 
 
 def _stored(

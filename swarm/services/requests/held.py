@@ -1,4 +1,4 @@
-"""What becomes of an open question of a run, and of what waits for it, when people write, edit, delete, or drop it.
+"""What becomes of an open question of a run, and of what waits for it, when people write, edit, stop, or drop it.
 
 While the question is open, messages to its agent wait in the thread (`swarm.store.inbox.queues`). Who may act: the
 transaction that routes a message or handles a press, with the thread locked. A dropped question is delivered as
@@ -14,17 +14,21 @@ from swarm.domain.button_actions import ButtonPressed
 from swarm.domain.decision_rules import GroupMembers, deciders_text, why_not
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
+from swarm.domain.model.runs import RunStep
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import NO_GROUPS
 from swarm.domain.request_texts import outcome_text
 from swarm.domain.shown_requests import notified_title
 from swarm.domain.text.slack_text import safe
 from swarm.services.requests.asking import EDITED, cancel, dismiss, lock_work, refresh_cards, release, strangers_of
+from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.system_messages import post_ephemeral
 from swarm.store import agents, requests
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads, transcript
 
@@ -54,7 +58,7 @@ def hold(
         if is_own and agent and agent.reach is Reach.BUILTIN and not request.task_id:
             supersede(tx, thread, request.agent_id, operating_policy)
         elif current := requests.get(tx, request.id):
-            _tell(tx, thread, message, current, may_drop=_may_drop(tx, current, message.author.id, members))
+            _tell(tx, thread, message, current, members)
 
 
 def tell_waiting(tx: Transaction, run: Run) -> None:
@@ -67,16 +71,17 @@ def tell_waiting(tx: Transaction, run: Run) -> None:
                 message = SlackMessage(
                     channel=unread.channel, ts=unread.ts, thread_ts=thread.thread_ts, author=author, text=""
                 )
-                _tell(tx, thread, message, request, may_drop=author.id in request.requesters)
+                _tell(tx, thread, message, request, NO_GROUPS.known_members)
 
 
-def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, *, may_drop: bool) -> None:
+def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, members: GroupMembers) -> None:
     if request.is_open:
         deciders = deciders_text(request.policy, request.requesters)
         deciders = deciders[:1].upper() + deciders[1:]
         text = HELD_TEXT.format(agent=request.agent, title=safe(notified_title(request)), deciders=deciders)
         key = f"held:{request.id}:{message.author.id}"
-        post_ephemeral(tx, thread, message, text, key, drops_request_id=request.id if may_drop else None)
+        drops = request.id if _may_drop(tx, request, message.author.id, members) else None
+        post_ephemeral(tx, thread, message, text, key, drops_request_id=drops)
 
 
 def _may_drop(tx: Transaction, request: HumanRequest, person: str, members: GroupMembers) -> bool:
@@ -95,6 +100,26 @@ def supersede(tx: Transaction, thread: Thread, agent_id: str, operating_policy: 
             continue
         cancel(tx, request, "people wrote something else")
         dismiss(tx, thread, [request], "a newer message is answered instead", operating_policy.reactions.answered)
+
+
+def stop_waiting(
+    tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy, *, own_only: bool = False
+) -> int:
+    """Withdraws what people are asked in a thread, and stops the work that waits for it. The thread is locked.
+
+    Returns the number of requests. Tasks are cancelled by the caller. ``own_only`` leaves other people's work alone.
+    """
+    found = requests.open_in_thread(tx, thread.id, with_joined=True)
+    if own_only:
+        found = [request for request in found if person in request.requesters]
+    reason = STOPPED_BY.format(person=person)
+    waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
+    for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
+        runs.end(tx, run_id, RunStep.STOP, reason)
+    for request in found:
+        cancel(tx, request, reason, person)
+    dismiss(tx, thread, found, reason, operating_policy.reactions.stopped)
+    return len(found)
 
 
 def drop(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy, *, members: GroupMembers) -> str:

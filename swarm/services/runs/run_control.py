@@ -45,8 +45,7 @@ from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, Directory, UserGroups
-from swarm.services.requests.asking import stop_waiting
-from swarm.services.requests.held import drop
+from swarm.services.requests.held import drop, stop_waiting
 from swarm.services.rules import silence, task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import STOPPED_BY, lock_task
