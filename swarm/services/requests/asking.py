@@ -41,6 +41,7 @@ from swarm.domain.model.threads import Standing, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import card_text, granted_text, outcome_text
 from swarm.domain.tool_names import tool_key
+from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.reply import people_of
 from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import show_anew
@@ -191,9 +192,9 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
         messages += [inbox.get(tx, inbox_message_id) for inbox_message_id in began]
         messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
     people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
-    for earlier in requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if new.tool else ():
-        if earlier.tool and new.tool and tool_key(earlier.tool.name) == tool_key(new.tool.name):
-            people += earlier.requesters
+    tool = _tool_of(new)
+    for earlier in requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if tool else ():
+        people += earlier.requesters if _tool_of(earlier) == tool else ()
     return tuple(dict.fromkeys(people))
 
 
@@ -204,6 +205,12 @@ def _creating(tx: Transaction, task: Task) -> tuple[str, ...]:
         if run.agent_id == task.created_by and run.started_at <= task.created_at <= ended_at:
             return run.inbox_message_ids
     return ()
+
+
+def _tool_of(question: HumanRequest | NewRequest) -> str | None:
+    """Returns the tool of a question, also of one that a server has asked during a call."""
+    name = question.tool.name if question.tool else question.raw.get("tool")
+    return tool_key(name) if isinstance(name, str) else None
 
 
 def _call(tool: ToolRequest | None) -> str | None:
@@ -358,6 +365,17 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
         runs.end(tx, request.run_id, RunStep.SUPERSEDE)
     refresh_cards(tx, request.id)
     return True
+
+
+def why_over(tx: Transaction, request: HumanRequest, otherwise: str) -> str:
+    """Returns why the work of a request has ended, as far as its rows say; otherwise ``otherwise``."""
+    run = runs.get(tx, request.run_id) if request.run_id else None
+    message = None if request.task_id else inbox.get(tx, request.work_id)
+    if message and message.status is InboxStatus.WITHDRAWN:
+        return "the message was deleted"
+    if run and run.status is RunStatus.STOPPED and run.stop_requested_by:
+        return STOPPED_BY.format(person=run.stop_requested_by)
+    return otherwise
 
 
 def dismiss(tx: Transaction, thread: Thread, cancelled: Sequence[HumanRequest], reason: str, emoji: str | None) -> None:
