@@ -367,9 +367,7 @@ class HumanRequest:
     expires_at: int | None
     ended_at: int | None
     reason: str | None  # why it was cancelled; while it is open, a remark on its card
-    joins: str | None = (
-        None  # the open request that other work asked before: this one waits for its end, without a card
-    )
+    joins: str | None = None  # the same question of other work, for whose end this one waits, without a card
     budget: BudgetRaise | None = None
     run_total: int = 0  # the number of durable requests of the run; 0 without a run, and for a live asker
     run_ended: int = 0  # how many of them have ended

@@ -35,7 +35,6 @@ from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome
 from swarm.services.intake.decisions import Decisions, Routing, counts
 from swarm.services.outbox.alert_repeats import show_repeats
-from swarm.services.requests.held import hold
 from swarm.services.requests.words import answer_in_words
 from swarm.services.rules.participants import Standings
 from swarm.services.rules.system_messages import give_title, show_answered, show_stored, tell_refused, tell_routed
@@ -344,8 +343,6 @@ class PostedMessages:
                 )  # fmt: skip
                 show_answered(tx, thread, routing.message.ts, policy.reactions)
                 answers.append(routing)
-            else:
-                hold(tx, thread, routing.message, agent_ids, members, policy)
         return [routing for routing in routings if routing not in answers]
 
     def _address(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:

@@ -19,6 +19,7 @@ from swarm.domain.shown_requests import fits_card, notified_title
 from swarm.domain.text.slack_text import safe, without_leading_mention
 from swarm.services.requests.asking import lock_work
 from swarm.services.requests.deciding import decide_in_words
+from swarm.services.requests.held import hold
 from swarm.services.rules.system_messages import post_ephemeral
 from swarm.store import requests
 from swarm.store.bridge.transaction import Transaction
@@ -45,7 +46,7 @@ def answer_in_words(
 ) -> HumanRequest | None:
     """Takes a message to these agents as the decision on an open request of the thread, if it is one.
 
-    Returns the decided request; None: the message takes its usual way. The thread is locked.
+    Returns the decided request; None: the message takes its usual way, as `hold` says. The thread is locked.
     """
     opened = requests.open_in_thread(tx, thread.id) if agent_ids else []
     own = [one for one in opened if one.agent_id in agent_ids]
@@ -58,6 +59,7 @@ def answer_in_words(
         deciders = deciders_text(own[0].policy, own[0].requesters)
         key = f"request-where:{own[0].id}:{message.author.id}"
         post_ephemeral(tx, thread, message, text.format(title=safe(notified_title(own[0])), deciders=deciders), key)
+    hold(tx, thread, message, agent_ids, members, operating_policy)
     return None
 
 
