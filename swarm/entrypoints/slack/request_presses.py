@@ -50,6 +50,9 @@ from swarm.slack.outgoing.request_forms import (
 Place = tuple[str, str]
 """The channel and the timestamp of the message with the pressed button."""
 
+_Shown = tuple[HumanRequest, dict[str, Any]]
+"""A request, and what a person has entered so far."""
+
 UNKNOWN_BUTTON_TEXT: Final = "This button is not known any more, so nothing has happened."
 NOT_OPENED_TEXT: Final = "The form could not be opened. Press again."
 NOT_STORED_TEXT: Final = "This could not be stored. Press again."
@@ -76,36 +79,24 @@ class _Slack(Protocol):
     async def update_view(self, view_id: str, view_hash: str, view: JsonObject) -> bool: ...
 
 
-class Deciding(Protocol):
-    """The use case behind this entry point (`swarm.services.requests.deciding.RequestDecisions`)."""
+class _Decisions(Protocol):
+    """The use case behind this entry point; `swarm.services.requests.deciding.RequestDecisions` says what it does."""
 
-    async def show(
-        self, request_id: str, person: str, place: Place | None = None
-    ) -> tuple[HumanRequest, dict[str, Any]]:
-        """Returns a request, and what the person has entered so far. Raises NotFound, also in another place."""
-        ...
+    async def show(self, request_id: str, person: str, place: Place | None = None) -> _Shown: ...
 
-    async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest:
-        """Stores a decision. Raises NotFound, Conflict, Forbidden, and Invalid with the names of the fields."""
-        ...
+    async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest: ...
 
-    async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
-        """Stores everything that a person has entered so far."""
-        ...
+    async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None: ...
 
-    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
-        """Returns the same as `show`, for a person who may decide so now. Raises as `decide`."""
-        ...
+    async def fill_in(self, wish: Decide, place: Place | None = None) -> _Shown: ...
 
-    async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
-        """Records an attempt with values that no button or form of ours sends."""
-        ...
+    async def note_attempt(self, person: str, request_id: str, outcome: str) -> None: ...
 
 
 class RequestDoor:
     """Handles the payloads about requests. Everything is acknowledged after it is stored."""
 
-    def __init__(self, gateway: _Slack, decisions: Deciding) -> None:
+    def __init__(self, gateway: _Slack, decisions: _Decisions) -> None:
         self._gateway = gateway
         self._decisions = decisions
 

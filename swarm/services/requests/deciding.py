@@ -133,7 +133,6 @@ class RequestDecisions:
         return request, person, dict(zip(groups, found, strict=True)).get
 
     def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
-        """Returns the request and its `_place`. Raises NotFound."""
         request, _ = _shown(tx, wish.request_id, wish.person, place)
         return (request, *self._place(tx, request))
 

@@ -95,11 +95,10 @@ def supersede(tx: Transaction, thread: Thread, agent_id: str, operating_policy: 
     """Withdraws what a built-in agent asks in a thread, because it answers a newer message instead: a model's
     conversation has one end. The thread is locked.
     """
-    for request in _open_of(tx, thread.id, agent_id):
-        if request.task_id:
-            continue
+    found = [request for request in _open_of(tx, thread.id, agent_id) if not request.task_id]
+    for request in found:
         cancel(tx, request, "people wrote something else")
-        dismiss(tx, thread, [request], "a newer message is answered instead", operating_policy.reactions.answered)
+    dismiss(tx, thread, found, "a newer message is answered instead", operating_policy.reactions.answered)
 
 
 def stop_waiting(
@@ -165,6 +164,5 @@ def withdraw_edited(tx: Transaction, thread: Thread, edited: Collection[InboxMes
 
 
 def _open_of(tx: Transaction, thread_id: str, agent_id: str) -> list[HumanRequest]:
-    """Returns the open questions of an agent's runs in a thread."""
     found = requests.open_in_thread(tx, thread_id)
     return [request for request in found if request.agent_id == agent_id and request.holds]
