@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from swarm.clock import SECOND, to_iso
 from swarm.domain.model.grants import Grant
@@ -79,11 +78,6 @@ def _outcome(request: HumanRequest) -> str:
 def person_text(person: str) -> str:
     """Returns a person as a mention, or the operator in words."""
     return "the operator" if person == OPERATOR else f"<@{person}>"
-
-
-def shown_values(request: HumanRequest) -> Mapping[str, Any]:
-    """Returns the values that people gave, without those of secret fields."""
-    return without_secrets(request, request.values or {})
 
 
 def seen_by(agent_id: str, request: HumanRequest) -> HumanRequest:

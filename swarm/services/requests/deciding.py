@@ -41,7 +41,7 @@ from swarm.domain.request_texts import outcome_text, person_text
 from swarm.domain.shown_requests import has_read
 from swarm.services.requests.asking import eligible_now, ended, lock_work, refresh_cards
 from swarm.services.requests.budgets import settle_budget
-from swarm.services.rules.participants import LIMITED_TEXT, Standings, limited_since
+from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT, Standings, limited_since
 from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -49,8 +49,6 @@ from swarm.store.threads import threads
 
 Place = tuple[str, str]
 """The channel and the timestamp of the message with the pressed button."""
-
-UNVERIFIED_TEXT: Final = "Slack has not said in time whether you may do that. Press again in a moment."
 
 _UNKNOWN: Final = "There is no such request. It may have been deleted."
 _NOT_FOR_ALL: Final = (
