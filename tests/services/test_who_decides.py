@@ -128,7 +128,7 @@ async def test_not_the_requester_means_another_member(allowing: World) -> None:
         await refused(asking, request, by)
     allowing.slack.persons["UNOBODY"] = None
     wish = Decide(request_id=request.id, decision=D.APPROVE, person="UNOBODY", door=EntryPoint.SLACK)
-    with pytest.raises(Unavailable, match="Press again"):
+    with pytest.raises(Unavailable, match="Try again"):
         await allowing.services.decisions.decide(wish)
     assert (await asking.now(request)).is_open
 
