@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -67,8 +67,8 @@ def step_of(
     return None
 
 
-GroupMembers = Mapping[str, frozenset[str] | None]
-"""The members of user groups; None for a group that Slack does not show."""
+GroupMembers = Callable[[str], frozenset[str] | None]
+"""Returns the members of a user group; None for one that Slack does not show, or that is not known now."""
 
 
 def asked_policy(policy: DecisionPolicy, *, by_strangers: bool) -> DecisionPolicy:
@@ -91,7 +91,7 @@ def eligible_people(
         return None
     found = set(policy.users)
     for group in policy.groups:
-        people = members.get(group)
+        people = members(group)
         if people is None:
             return None
         found |= people
@@ -117,14 +117,14 @@ def why_not(
     is_open_to_members = policy.not_requester and not policy.names_people
     if is_open_to_members or (policy.requester and person in requesters):
         return None if is_member else "Only members of this workspace can decide this."
-    if any(members.get(group) is None for group in policy.groups):
+    if any(members(group) is None for group in policy.groups):
         return "Slack does not say who belongs to the user group that may decide, so nobody of it can decide now."
     return f"Only {deciders_text(policy, requesters)} can decide this."
 
 
 def is_named(policy: DecisionPolicy, person: str, members: GroupMembers) -> bool:
     """Whether a policy names a person, by id or by group."""
-    return person in policy.users or any(person in (members.get(group) or ()) for group in policy.groups)
+    return person in policy.users or any(person in (members(group) or ()) for group in policy.groups)
 
 
 def deciders_text(policy: DecisionPolicy, requesters: Collection[str]) -> str:
@@ -203,7 +203,7 @@ def check_new(request: NewRequest) -> None:
     elif request.tool:
         problems |= _size_problems(request.tool)
         if HumanDecision.EDIT in request.decisions and not problems:
-            problems |= dict(_schema_problems(request.tool))
+            problems |= _schema_problems(request.tool)
     if len(request.prompt) > MAX_PROMPT_CHARACTERS:
         problems["prompt"] = f"at most {MAX_PROMPT_CHARACTERS:,} characters, because people read all of it"
     if HumanDecision.EDIT in request.decisions and request.tool and request.tool.diffs:
@@ -248,8 +248,8 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
             return
 
 
-def _schema_problems(tool: ToolRequest | None) -> Iterable[tuple[str, str]]:
+def _schema_problems(tool: ToolRequest) -> Iterable[tuple[str, str]]:
     """Refuses a schema with which nobody could change arguments: the call's own take too long to check."""
-    problem = argument_problem(tool, tool.arguments) if tool else None
+    problem = argument_problem(tool, tool.arguments)
     if problem and problem[1] == TOO_COSTLY:
         yield "tool.schema", "a simpler schema, or none, or no 'edit': the arguments take too long to check against it"

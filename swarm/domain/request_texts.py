@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from swarm.clock import SECOND, to_iso
 from swarm.domain.model.grants import Grant
-from swarm.domain.model.requests import (
-    OPERATOR,
-    HumanDecision,
-    HumanRequest,
-    RequestStatus,
-    ResumeStatus,
-)
-from swarm.domain.shown_requests import HIDDEN, notified_title
+from swarm.domain.model.requests import OPERATOR, HumanDecision, HumanRequest, RequestStatus, ResumeStatus
+from swarm.domain.shown_requests import notified_title, without_secrets
 from swarm.domain.text.slack_text import safe
 
 _DID: Final = {
@@ -29,8 +22,6 @@ _DID: Final = {
     HumanDecision.REJECT: "rejected",
     HumanDecision.ANSWER: "answered",
 }
-
-
 _BY: Final = re.compile(r"(stopped|dropped) by <@([UW][A-Z0-9]+)>")
 
 
@@ -89,21 +80,12 @@ def person_text(person: str) -> str:
     return "the operator" if person == OPERATOR else f"<@{person}>"
 
 
-def shown_values(request: HumanRequest) -> Mapping[str, Any]:
-    """Returns the values that people gave, without those of secret fields."""
-    return {name: HIDDEN if name in request.secrets else value for name, value in (request.values or {}).items()}
-
-
 def seen_by(agent_id: str, request: HumanRequest) -> HumanRequest:
     """Returns a request as an agent gets it with its work: only the asker gets the values of secret fields."""
     if agent_id == request.agent_id or not request.secrets:
         return request
     answers = (
-        replace(
-            answer, values={name: HIDDEN if name in request.secrets else one for name, one in answer.values.items()}
-        )
-        if answer.values
-        else answer
+        replace(answer, values=without_secrets(request, answer.values)) if answer.values else answer
         for answer in request.answers
     )
     return replace(request, answers=tuple(answers))

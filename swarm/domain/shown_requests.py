@@ -186,15 +186,19 @@ def shown_texts(request: HumanRequest, *, reveals: bool = False) -> list[tuple[P
     """Returns everything that is decided: the call with the values that others are to approve, and the asker's own
     words. A text may be empty.
     """
-    given = next((answer.values for answer in request.answers if answer.values is not None), None)
     entered = ""
-    if given and request.is_open:
+    if request.entered and request.is_open:
         titles = {field.name: field.title for field in request.fields}
         names = titles if len(set(titles.values())) == len(titles) else {}
-        shown = {names.get(name, name): HIDDEN if name in request.secrets else one for name, one in given.items()}
-        entered = json.dumps(shown)
+        shown = without_secrets(request, request.entered)
+        entered = json.dumps({names.get(name, name): one for name, one in shown.items()})
     call = _call_text(waiting_call(request), entered, reveals, is_hiding())
     return [(PartKind.CALL, call), (PartKind.ASKED, _asked_text(request, Reader(reveals=reveals)))]
+
+
+def without_secrets(request: HumanRequest, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns entered values with a sign in place of those of secret fields."""
+    return {name: HIDDEN if name in request.secrets else value for name, value in values.items()}
 
 
 @lru_cache(maxsize=32)  # cards and pages need it often, and it can be long

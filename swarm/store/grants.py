@@ -24,9 +24,8 @@ _ADD = Statement(insert(grants).values(every_column(grants, revoked_at=None, use
 _FOR = Statement(
     _all.where(
         _g.agent_id == bindparam("agent_id"),
-        _g.tool.in_(
-            [bindparam("tool", type_=Text), bindparam("spelt", type_=Text)]
-        ),  # before 0031: as the asker spelt it
+        # Before 0031, tools were stored as the asker spelt them.
+        _g.tool.in_([bindparam("tool", type_=Text), bindparam("spelt", type_=Text)]),
         or_(_g.thread_id.is_(None), _g.thread_id == bindparam("thread_id", type_=Text)),
         _is_valid,
     )

@@ -266,6 +266,11 @@ def of_works(tx: Transaction, work_ids: Collection[str]) -> dict[str, list[Human
     return found
 
 
+def of_work(tx: Transaction, work_id: str) -> list[HumanRequest]:
+    """Returns the requests of one piece of work, in order."""
+    return of_works(tx, [work_id]).get(work_id, [])
+
+
 def undelivered(tx: Transaction, work_ids: Collection[str]) -> dict[str, list[HumanRequest]]:
     """Like `of_works`, only with the ended requests whose decision the asker has not accepted yet.
 
@@ -283,7 +288,7 @@ def _is_undelivered(request: HumanRequest) -> bool:
 
 def is_any_sent(tx: Transaction, work_id: str) -> bool:
     """Returns whether a decision was handed out with a piece of work and not accepted yet."""
-    return any(one.resume is ResumeStatus.SENT for one in of_works(tx, [work_id]).get(work_id, ()))
+    return any(one.resume is ResumeStatus.SENT for one in of_work(tx, work_id))
 
 
 def unapproved(tx: Transaction, waiting: Waiting, since: int) -> list[HumanRequest]:

@@ -179,7 +179,7 @@ async def test_a_bystanders_word_waits_and_gives_nobody_the_question(reach: Reac
     async with asked(world, ada, reach=reach) as (show, root, request):
         word = await world.says("interesting", thread=root, by=BOB)
         assert (await told(world, BOB))[0].startswith(
-            "✋ ada reads your message once “May I use git_push?” is decided."
+            "✋ ada reads your message once “ada wants to use `git_push`” is decided."
         )
         with pytest.raises(Forbidden):
             await asking.decide(request, by=ALICE)
@@ -204,11 +204,15 @@ async def test_the_author_of_a_waiting_message_is_told_once_per_question_and_exp
         assert {row["person"]: bool(row["drops_request_id"]) for row in rows} == {BOB: False, ALICE: True}
         for message in (*words, own):
             explained = await world.services.explanations.explain(f"{message.channel}:{message.ts}")
-            assert explained["entries"][0]["waits_for"] == "the decision on “May I use git_push?”"
+            assert explained["entries"][0]["waits_for"] == "the decision on “ada wants to use `git_push`”"
 
 
 @pytest.mark.req("HITL-09")
-async def test_who_wrote_before_the_question_was_asked_is_told_as_well(world: World) -> None:
+@pytest.mark.parametrize("decides", [False, True])
+async def test_who_wrote_before_the_question_was_asked_is_told_as_well(
+    decides: bool, world: World, four_eyes: World
+) -> None:
+    world = four_eyes if decides else world
     ada, gate = Scripted(says("Done.")), Gate(before="")
 
     async def asks(run: RunInput) -> Events:
@@ -224,6 +228,8 @@ async def test_who_wrote_before_the_question_was_asked_is_told_as_well(world: Wo
         gate.opened.set()
         await show.over(root)
         assert len(await told(world, BOB)) == 1
+        (row,) = await world.rows("SELECT drops_request_id FROM deliveries WHERE person IS NOT NULL")
+        assert bool(row["drops_request_id"]) is decides  # who may decide may drop
 
 
 @pytest.mark.req("HITL-09")

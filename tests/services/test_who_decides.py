@@ -128,7 +128,7 @@ async def test_not_the_requester_means_another_member(allowing: World) -> None:
         await refused(asking, request, by)
     allowing.slack.persons["UNOBODY"] = None
     wish = Decide(request_id=request.id, decision=D.APPROVE, person="UNOBODY", door=EntryPoint.SLACK)
-    with pytest.raises(Unavailable, match="Press again"):
+    with pytest.raises(Unavailable, match="Try again"):
         await allowing.services.decisions.decide(wish)
     assert (await asking.now(request)).is_open
 
@@ -330,6 +330,30 @@ async def test_a_remark_of_somebody_else_is_no_answer_unless_it_says_so(world: W
     await world.says("Answer:  because", thread=asking.root, by="U2")
     now = await asking.now(request)
     assert (now.status, now.values) == (RequestStatus.ANSWERED, {"why": "because"})
+
+
+@pytest.mark.req("HITL-11", "HITL-06")
+async def test_only_people_who_may_decide_get_the_card_as_a_direct_message(allowing: World) -> None:
+    asking, _ = await asked_by(allowing, "UG1")
+    await asking.ask(policy=DecisionPolicy(requester=True, users=("U2",), direct_message=True))
+    await allowing.sweep()
+    await allowing.send()
+    assert [done.channel for done in allowing.slack.landed if done.request and done.thread_ts is None] == ["U2"]
+
+
+@pytest.mark.req("HITL-13", "HITL-10")
+@pytest.mark.parametrize("hides", ["arguments", "prompt"])
+async def test_a_text_is_no_answer_to_what_the_card_does_not_show(hides: str, world: World) -> None:
+    asking, _ = await asked_by(world, "U1")
+    fields = (FormField(name="why", type=FieldType.TEXTAREA, required=True),)
+    long = (
+        {"tool": replace(PUSH, arguments={"script": "x\n" * 3_000})}
+        if hides == "arguments"
+        else {"prompt": "x" * 3_000}
+    )
+    request = await asking.ask(fields=fields, decisions=(D.ANSWER, D.REJECT), **long)
+    await world.says("because", thread=asking.root, by="U1")
+    assert (await asking.now(request)).is_open
 
 
 @pytest.mark.req("HITL-13")

@@ -370,9 +370,7 @@ class HumanRequest:
     expires_at: int | None
     ended_at: int | None
     reason: str | None  # why it was cancelled; while it is open, a remark on its card
-    joins: str | None = (
-        None  # the open request that other work asked before: this one waits for its end, without a card
-    )
+    joins: str | None = None  # the same question of other work, for whose end this one waits, without a card
     budget: BudgetRaise | None = None
     run_total: int = 0  # the number of durable requests of the run; 0 without a run, and for a live asker
     run_ended: int = 0  # how many of them have ended
@@ -410,11 +408,14 @@ class HumanRequest:
         return next((answer for answer in self.answers if answer.decision is not HumanDecision.REJECT), None)
 
     @property
+    def entered(self) -> Mapping[str, Any] | None:
+        """The values that the first person entered, which stand and are approved by others; None if there are none."""
+        return next((answer.values for answer in self.answers if answer.values is not None), None)
+
+    @property
     def values(self) -> Mapping[str, Any] | None:
         """The values that people gave; None if there are none, or if the request was not approved or answered."""
-        if self.status not in (RequestStatus.APPROVED, RequestStatus.ANSWERED):
-            return None
-        return next((answer.values for answer in self.answers if answer.values is not None), None)
+        return self.entered if self.status in (RequestStatus.APPROVED, RequestStatus.ANSWERED) else None
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:

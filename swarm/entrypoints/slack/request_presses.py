@@ -50,6 +50,9 @@ from swarm.slack.outgoing.request_forms import (
 Place = tuple[str, str]
 """The channel and the timestamp of the message with the pressed button."""
 
+_Shown = tuple[HumanRequest, dict[str, Any]]
+"""A request, and what a person has entered so far."""
+
 UNKNOWN_BUTTON_TEXT: Final = "This button is not known any more, so nothing has happened."
 NOT_OPENED_TEXT: Final = "The form could not be opened. Press again."
 NOT_STORED_TEXT: Final = "This could not be stored. Press again."
@@ -76,36 +79,24 @@ class _Slack(Protocol):
     async def update_view(self, view_id: str, view_hash: str, view: JsonObject) -> bool: ...
 
 
-class Deciding(Protocol):
-    """The use case behind this entry point (`swarm.services.requests.deciding.RequestDecisions`)."""
+class _Decisions(Protocol):
+    """The use case behind this entry point; `swarm.services.requests.deciding.RequestDecisions` says what it does."""
 
-    async def show(
-        self, request_id: str, person: str, place: Place | None = None
-    ) -> tuple[HumanRequest, dict[str, Any]]:
-        """Returns a request, and what the person has entered so far. Raises NotFound, also in another place."""
-        ...
+    async def show(self, request_id: str, person: str, place: Place | None = None) -> _Shown: ...
 
-    async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest:
-        """Stores a decision. Raises NotFound, Conflict, Forbidden, and Invalid with the names of the fields."""
-        ...
+    async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest: ...
 
-    async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
-        """Stores everything that a person has entered so far."""
-        ...
+    async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None: ...
 
-    async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
-        """Returns the same as `show`, for a person who may decide so now. Raises as `decide`."""
-        ...
+    async def fill_in(self, wish: Decide, place: Place | None = None) -> _Shown: ...
 
-    async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
-        """Records an attempt with values that no button or form of ours sends."""
-        ...
+    async def note_attempt(self, person: str, request_id: str, outcome: str) -> None: ...
 
 
 class RequestDoor:
     """Handles the payloads about requests. Everything is acknowledged after it is stored."""
 
-    def __init__(self, gateway: _Slack, decisions: Deciding) -> None:
+    def __init__(self, gateway: _Slack, decisions: _Decisions) -> None:
         self._gateway = gateway
         self._decisions = decisions
 
@@ -150,29 +141,27 @@ class RequestDoor:
         if press.decision is None:
             await self._decisions.note_attempt(press.person, press.request_id, f"unknown button {press.action[:100]}")
             return UNKNOWN_BUTTON_TEXT
-        place = (press.channel, press.message_ts)
         values = None
         if press.values and press.decision is not HumanDecision.REJECT:
-            request, _ = await self._decisions.show(press.request_id, press.person, place)
+            request, _ = await self._decisions.show(press.request_id, press.person, press.place)
             values = typed_values(press.values, request.fields)
         wish = replace(_wish(press, press.decision), values=values, for_everybody=press.for_everybody)
         try:
-            await self._decisions.decide(wish, place)
+            await self._decisions.decide(wish, press.place)
         except NotRead:  # the card was shown before there was anything to read
             return await self._open(press)
         return None
 
     async def _open(self, press: RequestPressed) -> str | None:
-        place = (press.channel, press.message_ts)
-        request, _ = await self._decisions.show(press.request_id, press.person, place)
-        view = await self._form(press, request, place)
+        request, _ = await self._decisions.show(press.request_id, press.person, press.place)
+        view = await self._form(press, request)
         return None if await self._gateway.open_view(press.trigger_id, view) else NOT_OPENED_TEXT
 
-    async def _form(self, press: RequestPressed, request: HumanRequest, place: Place) -> JsonObject:
+    async def _form(self, press: RequestPressed, request: HumanRequest) -> JsonObject:
         """Returns the form for who may decide; for everybody else, what there is to read."""
         decision, is_read = press.decision or form_decision(request), bool(reading_pages(request))
         try:
-            request, drafts = await self._decisions.fill_in(_wish(press, decision), place)
+            request, drafts = await self._decisions.fill_in(_wish(press, decision), press.place)
         except SwarmError:
             if not is_read:
                 raise
@@ -188,7 +177,7 @@ class RequestDoor:
 
     async def _problem_text(self, press: RequestPressed, error: Invalid) -> str:
         """Returns the problem of each field of a form in a message, by its label."""
-        request, _ = await self._decisions.show(press.request_id, press.person, (press.channel, press.message_ts))
+        request, _ = await self._decisions.show(press.request_id, press.person, press.place)
         labels = {field.name: field.title for field in request.fields if field.name in error.fields}
         lines = [f"{label}: {error.fields[name]}" for name, label in labels.items()]
         return "\n".join(lines) or error.message
@@ -323,7 +312,9 @@ def _corrected(
     page: int, request: HumanRequest, decision: HumanDecision, values: Mapping[str, Any], error: Invalid
 ) -> BoltResponse:
     """Returns the form with its problems: on this page if all are there, otherwise on the first page that has one."""
-    problems = _by_field(request, decision, error.fields)
+    problems = dict(error.fields)
+    if decision is HumanDecision.EDIT:  # the form's fields are named otherwise than the arguments
+        problems |= {argument_key(request, name): problem for name, problem in error.fields.items()}
     found = form_pages(request, decision)
     wrong = [at for at, fields in enumerate(found, start=1) if any(field.name in problems for field in fields)]
     if not wrong:
@@ -332,14 +323,6 @@ def _corrected(
     if wrong == [page]:
         return _errors(problems, found[page - 1])
     return _show(form_view(request, wrong[0], values, problems, decision=decision))
-
-
-def _by_field(request: HumanRequest, decision: HumanDecision, problems: Mapping[str, str]) -> dict[str, str]:
-    """Returns problems by the names of the form's fields, which differ from the names of arguments."""
-    named = dict(problems)
-    if decision is HumanDecision.EDIT:
-        named |= {argument_key(request, name): problem for name, problem in problems.items()}
-    return named
 
 
 def _errors(problems: Mapping[str, str], fields: tuple[FormField, ...]) -> BoltResponse:

@@ -249,7 +249,7 @@ def _with_decisions(tx: Transaction, granted: dict[str, Claimed], decided: Mappi
         due = decided.get(claimed.lease.trigger_id, []) if claimed.notice is None else []
         for request in due:
             if requests.resume(tx, ResumeStep.SEND, request) and request.resume is ResumeStatus.FAILED:
-                refresh_cards(tx, request)  # they do not say any more that the agent failed
+                refresh_cards(tx, request.id)  # they do not say any more that the agent failed
         if claimed.notice and claimed.notice.request_id:
             told = requests.get(tx, claimed.notice.request_id)
             due = [told] if told else []

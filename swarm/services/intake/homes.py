@@ -140,7 +140,7 @@ class HomeTabs:
         groups = sorted({group for one in await self._database.read(open_requests) for group in one.policy.groups})
         members = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
         people = dict(zip(due, found, strict=True))
-        return await self._database.read(self._read, people, due, dict(zip(groups, members, strict=True)))
+        return await self._database.read(self._read, people, due, dict(zip(groups, members, strict=True)).get)
 
     def _read(
         self, tx: Transaction, people: Mapping[str, Author], due: Mapping[str, _Tab], members: GroupMembers

@@ -35,7 +35,6 @@ from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome
 from swarm.services.intake.decisions import Decisions, Routing, counts
 from swarm.services.outbox.alert_repeats import show_repeats
-from swarm.services.requests.held import hold
 from swarm.services.requests.words import answer_in_words
 from swarm.services.rules.participants import Standings
 from swarm.services.rules.system_messages import give_title, show_answered, show_stored, tell_refused, tell_routed
@@ -334,19 +333,16 @@ class PostedMessages:
         for routing in (found for found in by_people if found.opened.id in asked):
             thread = threads.locked(tx, routing.opened.id)
             agent_ids = {target.agent_id for target in routing.decision.targets if target.agent_id}
-            known = self._groups.known_members
-            request = answer_in_words(tx, thread, routing.message, agent_ids, known, self._operating_policy)
+            members, policy = self._groups.known_members, self._operating_policy
+            request = answer_in_words(tx, thread, routing.message, agent_ids, members, policy)
             if request:
                 reason = "it answers an open request"
                 history.record(
                     tx, "route.answer", f"{routing.message.channel}:{routing.message.ts}", thread_id=thread.id,
                     agent_id=request.agent_id, reason=reason,
                 )  # fmt: skip
-                show_answered(tx, thread, routing.message.ts, self._operating_policy.reactions)
+                show_answered(tx, thread, routing.message.ts, policy.reactions)
                 answers.append(routing)
-            else:
-                known, policy = self._groups.known_members, self._operating_policy
-                hold(tx, thread, routing.message, agent_ids, known, policy)
         return [routing for routing in routings if routing not in answers]
 
     def _address(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:

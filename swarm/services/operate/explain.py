@@ -15,6 +15,7 @@ from swarm.domain.json_shapes import shape
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
+from swarm.domain.shown_requests import notified_title
 from swarm.services.rules.escalations import post_key
 from swarm.store import agents, deliveries, escalations, history, requests, tasks, webhooks
 from swarm.store.bridge.database import Database
@@ -238,7 +239,7 @@ def _waits_for(tx: Transaction, inbox_message: InboxMessage) -> str | None:
         return None
     found = requests.open_in_thread(tx, inbox_message.thread_id)
     held_by = next((one for one in found if one.holds and one.agent_id == inbox_message.agent_id), None)
-    return f"the decision on “{held_by.title}”" if held_by else None
+    return f"the decision on “{notified_title(held_by)}”" if held_by else None
 
 
 def _escalation(tx: Transaction, thread: Thread) -> ExplainedEscalation | None:

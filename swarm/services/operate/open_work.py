@@ -17,6 +17,7 @@ from swarm.domain.model.requests import HumanRequest, RequestStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.shown_requests import notified_title
 from swarm.domain.text.slack_text import without_leading_mention
 from swarm.services.operate.agents import read_team
 from swarm.services.rules.participants import may_use, read_roster
@@ -112,7 +113,9 @@ def decisions_wanted(
     A request that anybody but the requester may decide names nobody: its title may come from a private channel.
     """
     return [
-        DecisionWanted(title=request.title, agent=request.agent, link=_link(tx, request, me), since=request.created_at)
+        DecisionWanted(
+            title=notified_title(request), agent=request.agent, link=_link(tx, request, me), since=request.created_at
+        )
         for request in found
         if person in (eligible_people(request.policy, request.requesters, members) or ())
         and all(answer.person != person for answer in request.answers)

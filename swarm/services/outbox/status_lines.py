@@ -85,7 +85,7 @@ class StatusLines:
             self._busy.discard(line.id)
 
     async def _show(self, line: StatusLine) -> None:
-        await self._database.write(status_lines.mark_shown, line.id)
+        await self._database.write(status_lines.mark_told, line)
         await self._slack.status(_place(line), wording.working(line.agent_name or ""))
 
     async def _clear(self, line: StatusLine) -> None:

@@ -8,17 +8,17 @@ Lock order: the thread, the lease, the task, the messages, the run, then the req
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
-from swarm.domain.decision_rules import asked_policy, check_new, grant_counts
+from swarm.domain.decision_rules import GroupMembers, asked_policy, check_new, eligible_people, grant_counts
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.grants import AuditKind, Grant, GrantScope
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.requests import (
@@ -44,21 +44,18 @@ from swarm.domain.tool_names import tool_key
 from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.reply import people_of
 from swarm.services.rules.silence import check_may_show
-from swarm.services.rules.system_messages import show_anew, show_stopped
+from swarm.services.rules.system_messages import show_anew
 from swarm.store import agents, deliveries, grants, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.reactions import react
 from swarm.store.requests import Waiting
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
 from swarm.store.threads import people as known_people
 from swarm.store.threads import threads
-
-MAX_TOLD: Final = 20
-"""The maximum number of people who get a card as a direct message."""
-
-REMINDER_SECONDS: Final = 12 * 3600
 
 UNAPPROVED_SECONDS: Final = 24 * 3600
 """For this long, who asked for a tool without getting approval is a requester of the next question about it."""
@@ -95,34 +92,35 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
             return open_before
         cancel(tx, open_before, "the run that asked has lost its work")
         open_before = None
-    earlier = requests.of_works(tx, [waiting.work_id]).get(waiting.work_id, [])
+    earlier = requests.of_work(tx, waiting.work_id)
     if sum(request.is_open for request in earlier) >= MAX_OPEN_PER_WORK:
         raise Conflict(f"This work has {MAX_OPEN_PER_WORK} open requests.", hint="Wait until people have decided.")
     for request in earlier:  # the run that asks has received these decisions
-        if request.lease_token != waiting.lease_token and requests.resume(tx, ResumeStep.ACCEPT, request):
-            grants.note(tx, AuditKind.RESUMED, "accepted", request)
+        if request.lease_token != waiting.lease_token:
+            received(tx, request)
     requesters = _requesters(tx, new, waiting)
-    thread = threads.get(tx, waiting.thread_id) if waiting.thread_id else None
-    by_strangers = bool(requesters) and strangers_of(tx, thread, requesters) == set(requesters)
+    strangers = strangers_of(tx, waiting.thread_id, requesters)
+    by_strangers = bool(requesters) and strangers == set(requesters)
     new = replace(new, policy=asked_policy(new.policy, by_strangers=by_strangers))
     joins = open_before.id if open_before else None
     request, is_new = requests.add(tx, new, replace(waiting, requesters=requesters, joins=joins))
-    if open_before and is_new:
-        grants.note(tx, AuditKind.ASKED, f"{request.title} (waits for request {open_before.id})", request)
+    if not is_new:
+        return request
+    note = f" (waits for request {open_before.id})" if open_before else ""
+    grants.note(tx, AuditKind.ASKED, request.title + note, request)
+    if open_before:
         return request if waiting.asker is Asker.LIVE else open_before
-    if is_new:
-        grants.note(tx, AuditKind.ASKED, request.title, request)
-        grant = _grant_for(tx, request)
-        if grant:
-            _approve_by(tx, request, grant)
-        else:
-            _post_card(tx, request)
-    return requests.get(tx, request.id) or request
+    if grant := _grant_for(tx, request, by_members=not strangers):
+        _approve_by(tx, request, grant)
+        return requests.get(tx, request.id) or request
+    card = {"idempotency_key": f"request:{request.id}", "request_id": request.id}
+    deliver_text(tx, DeliveryKind.POST, request, card_text(request), [card])
+    return request
 
 
 def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_policy: OperatingPolicy) -> None:
     """Asks the questions of a run of the coordinator. A repeated call asks nothing twice."""
-    thread = threads.get(tx, run.thread_id) if run.thread_id else None
+    thread = threads.get(tx, run.thread_id)
     agent = agents.names(tx).get(run.agent_id, "")
     waiting = waiting_of(run, Asker.DURABLE)
     heard = [message.id for message in inbox.members(tx, run.lease_token)]  # also what a task's run has read meanwhile
@@ -195,8 +193,8 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
         messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
     people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
     tool = _tool_of(new)
-    earlier = requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if tool else []
-    people += [one for request in earlier if _tool_of(request) == tool for one in request.requesters]
+    for earlier in requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if tool else ():
+        people += earlier.requesters if _tool_of(earlier) == tool else ()
     return tuple(dict.fromkeys(people))
 
 
@@ -220,23 +218,23 @@ def _call(tool: ToolRequest | None) -> str | None:
     return replace(tool, name=tool_key(tool.name)).digest if tool else None
 
 
-def strangers_among(tx: Transaction, request: HumanRequest) -> frozenset[str]:
-    """Returns the requesters who are not known to be members of the workspace."""
-    thread = threads.get(tx, request.thread_id) if request.thread_id else None
-    return strangers_of(tx, thread, request.requesters)
-
-
-def strangers_of(tx: Transaction, thread: Thread | None, people: Collection[str]) -> frozenset[str]:
-    """Returns the people who are not known to be members of the workspace."""
+def strangers_of(tx: Transaction, thread_id: str | None, people: Collection[str]) -> frozenset[str]:
+    """Returns the people who are not known to be members of the workspace of a thread."""
+    thread = threads.get(tx, thread_id)
     found = {one: known_people.find(tx, thread.team, one) if thread else None for one in people}
     return frozenset(one for one, known in found.items() if known is None or known.standing is not Standing.MEMBER)
 
 
-def _grant_for(tx: Transaction, request: HumanRequest) -> Grant | None:
+def eligible_now(tx: Transaction, request: HumanRequest, members: GroupMembers) -> frozenset[str] | None:
+    """Returns everybody who may decide on a request; None if that is not a known set of people."""
+    strangers = strangers_of(tx, request.thread_id, request.requesters)
+    return eligible_people(request.policy, request.requesters, members, strangers)
+
+
+def _grant_for(tx: Transaction, request: HumanRequest, *, by_members: bool) -> Grant | None:
     """Returns a grant that decides on a request, and counts its use. A grant enters no values."""
     if request.tool is None or any(field.required for field in request.fields):
         return None
-    by_members = not strangers_among(tx, request)
 
     def fits(grant: Grant) -> bool:
         given = requests.get(tx, grant.request_id)
@@ -252,87 +250,40 @@ def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
     requests.move(tx, RequestStep.APPROVE, request, f"by a grant of {grant.given_by}")
     where = "in this thread" if grant.scope is GrantScope.THREAD else "always"
     grants.note(tx, AuditKind.USED, f"grant {grant.id} ({where})", request, person=grant.given_by)
-    thread = threads.get(tx, request.thread_id) if request.thread_id else None
-    if thread:
-        deliveries.add(
-            tx,
-            DeliveryKind.POST,
-            thread,
-            text=granted_text(request, grant),
-            idempotency_key=f"granted:{request.run_id or request.lease_token}:{grant.tool}",
-            agent_id=request.agent_id,
-        )
+    key = f"granted:{request.run_id or request.lease_token}:{grant.tool}"
+    deliver_text(tx, DeliveryKind.POST, request, granted_text(request, grant), [{"idempotency_key": key}])
 
 
-def _post_card(tx: Transaction, request: HumanRequest) -> None:
-    thread = threads.get(tx, request.thread_id) if request.thread_id else None
-    if thread:
-        deliveries.add(
-            tx,
-            DeliveryKind.POST,
-            thread,
-            text=card_text(request),
-            idempotency_key=f"request:{request.id}",
-            agent_id=request.agent_id,
-            request_id=request.id,
-        )
-
-
-def tell_people(tx: Transaction, request_id: str, people: Collection[str]) -> None:
-    """Sends the card to people as a direct message, and later reminds those who have not decided, once."""
-    request = requests.locked(tx, request_id)
-    thread = threads.get(tx, request.thread_id) if request and request.thread_id else None
-    if request is None or not request.is_open:
-        return
-    was_told = any(card["thread_ts"] is None for card in deliveries.of_request(tx, request_id))
-    again_at = None if was_told else _reminder_at(tx.now, request.expires_at)
-    if not requests.told(tx, request, again_at) or thread is None:
-        return
-    decided = {answer.person for answer in request.answers}
-    for person in sorted(set(people) - decided)[:MAX_TOLD]:
-        deliveries.add(
-            tx,
-            DeliveryKind.POST,
-            thread,
-            text=f"⏰ {card_text(request)}" if was_told else card_text(request),
-            idempotency_key=f"request-{'reminder' if was_told else 'direct'}:{request.id}:{person}",
-            agent_id=request.agent_id,
-            request_id=request.id,
-            to=person,
-        )
-
-
-def _reminder_at(now: int, expires_at: int | None) -> int:
-    """Returns the time of the only reminder: after half of the time, at the latest after half a day."""
-    half = REMINDER_SECONDS * SECOND if expires_at is None else (expires_at - now) // 2
-    return now + min(half, REMINDER_SECONDS * SECOND)
-
-
-def refresh_cards(tx: Transaction, request: HumanRequest) -> None:
-    """Brings every card of a request up to date. The sender draws each from the request's row."""
-    thread = threads.get(tx, request.thread_id) if request.thread_id else None
-    for card in deliveries.of_request(tx, request.id) if thread else ():
+def deliver_text(
+    tx: Transaction, kind: DeliveryKind, request: HumanRequest, text: str, wanted: Iterable[Mapping[str, Any]]
+) -> None:
+    """Queues a text about a request, once for each of the deliveries, whose other columns are given."""
+    thread = threads.get(tx, request.thread_id)
+    for columns in wanted if thread else ():
         assert thread is not None
-        deliveries.add(
-            tx,
-            DeliveryKind.UPDATE,
-            thread,
-            text=card_text(request),
-            agent_id=request.agent_id,
-            updates_id=card["id"],
-            request_id=request.id,
-            to=card["channel"],
-        )
+        deliveries.add(tx, kind, thread, text=text, agent_id=request.agent_id, **columns)
+
+
+def refresh_cards(tx: Transaction, request_id: str) -> HumanRequest:
+    """Brings every card of a request up to date, and returns the request as it is now. The sender draws each card from
+    the request's row.
+    """
+    request = requests.get(tx, request_id)
+    assert request is not None  # its work still needs it
+    wanted = (
+        {"updates_id": card["id"], "request_id": request_id, "to": card["channel"]}
+        for card in deliveries.of_request(tx, request_id)
+    )
+    deliver_text(tx, DeliveryKind.UPDATE, request, card_text(request), wanted)
+    return request
 
 
 def ended(tx: Transaction, request_id: str) -> HumanRequest:
     """Tells everybody that a request has ended: its cards, its asker, and its work, which may go on."""
-    request = requests.get(tx, request_id)
-    assert request is not None  # it has just ended
-    refresh_cards(tx, request)
+    request = refresh_cards(tx, request_id)
     for other in requests.of_run(tx, request.run_id) if request.run_id else ():
         if other.is_open:  # its card says how many have been answered
-            refresh_cards(tx, other)
+            refresh_cards(tx, other.id)
     agent = agents.by_id(tx, request.agent_id)
     if agent and agent.reach is Reach.POLLING:
         notices.add(
@@ -353,26 +304,32 @@ def ended(tx: Transaction, request_id: str) -> HumanRequest:
 def release(tx: Transaction, request: HumanRequest, reason: str) -> None:
     """Makes the work of a request due again if none of its requests is open. The thread and the task are locked."""
     _end_joined(tx, request)
-    found = requests.of_works(tx, [request.work_id]).get(request.work_id, [])
+    found = requests.of_work(tx, request.work_id)
     if any(one.is_open for one in found):
         return
     task = tasks.locked(tx, request.task_id) if request.task_id else None
     if task and task.status is TaskStatus.WAITING:
         tasks.move(tx, TaskStep.ANSWER, task, reason=reason)
-    for inbox_message_id in sorted({id for one in (request, *found) for id in one.inbox_message_ids}):
-        inbox_message = inbox.locked(tx, inbox_message_id)
-        if inbox_message and inbox_message.status is InboxStatus.WAITING:
-            inbox.move(tx, InboxStep.ANSWER, inbox_message, reason=reason)
+    for inbox_message in _waiting_messages(tx, [request, *found]):
+        inbox.move(tx, InboxStep.ANSWER, inbox_message, reason=reason)
     if request.run_id:
         runs.end(tx, request.run_id, RunStep.RESUME)
     refresh_lane(tx, request)
 
 
+def _waiting_messages(tx: Transaction, found: Iterable[HumanRequest]) -> list[InboxMessage]:
+    """Returns the messages that wait for these requests, locked in the order of their ids."""
+    ids = sorted({inbox_message_id for request in found for inbox_message_id in request.inbox_message_ids})
+    messages = (inbox.locked(tx, inbox_message_id) for inbox_message_id in ids)
+    return [one for one in messages if one and one.status is InboxStatus.WAITING]
+
+
 def _end_joined(tx: Transaction, request: HumanRequest) -> None:
     """Ends what has joined a request that has ended: its work is told the outcome, which allows nothing there."""
     now = requests.get(tx, request.id)
-    for one in requests.joined(tx, request.id) if now and not now.is_open else ():
-        assert now is not None
+    if now is None or now.is_open:
+        return
+    for one in requests.joined(tx, request.id):
         if cancel(tx, one, JOINED.format(outcome=outcome_text(now))):
             requests.free_key(tx, one)  # its work may ask anew
             release(tx, one, _DECIDED)
@@ -406,9 +363,7 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
         requests.free_key(tx, request)
     if request.run_id and not any(one.is_open for one in requests.of_run(tx, request.run_id)):
         runs.end(tx, request.run_id, RunStep.SUPERSEDE)
-    now = requests.get(tx, request.id)
-    assert now is not None  # just changed
-    refresh_cards(tx, now)
+    refresh_cards(tx, request.id)
     return True
 
 
@@ -423,38 +378,19 @@ def why_over(tx: Transaction, request: HumanRequest, otherwise: str) -> str:
     return otherwise
 
 
-def stop_waiting(
-    tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy, *, own_only: bool = False
-) -> int:
-    """Withdraws what people are asked in a thread, and stops the work that waits for it. The thread is locked.
-
-    Returns the number of requests. Tasks are cancelled by the caller. ``own_only`` leaves other people's work alone.
-    """
-    found = requests.open_in_thread(tx, thread.id, with_joined=True)
-    if own_only:
-        found = [request for request in found if person in request.requesters]
-    reason = STOPPED_BY.format(person=person)
-    waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
-    for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
-        runs.end(tx, run_id, RunStep.STOP, reason)
-    for request in found:
-        cancel(tx, request, reason, person)
-    for inbox_message_id in sorted({one for request in found for one in request.inbox_message_ids}):
-        inbox_message = inbox.locked(tx, inbox_message_id)
-        if inbox_message and inbox_message.status is InboxStatus.WAITING:
-            inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
-            show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
-    for request in found:
+def dismiss(tx: Transaction, thread: Thread, cancelled: Sequence[HumanRequest], reason: str, emoji: str | None) -> None:
+    """Ends the messages that wait for requests that were cancelled. The thread is locked."""
+    for inbox_message in _waiting_messages(tx, cancelled):
+        inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
+        react(tx, thread, inbox_message.ts, emoji, Mark.END)
+    for request in cancelled:
         refresh_lane(tx, request)
-    return len(found)
 
 
 def note_all_accepted(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> None:
     """Records at the end of a run whether it has received the decisions on its work, and which work is due then."""
-    work_id = run.task_id or run.trigger_id
-    found = requests.of_works(tx, [work_id]).get(work_id, [])
-    accepted = [request for request in found if note_accepted(tx, request)]
-    for request in accepted:
+    found = requests.of_work(tx, run.task_id or run.trigger_id)
+    for request in [one for one in found if note_accepted(tx, one)]:
         if request.status is RequestStatus.CANCELLED and request.reason == EDITED:
             _run_edited(tx, request, operating_policy)
     if found:
@@ -488,12 +424,17 @@ def note_accepted(tx: Transaction, request: HumanRequest) -> bool:
         return False
     # A call that waited has received its decision, whatever becomes of its work.
     has_failed = request.asker is Asker.DURABLE and status in (InboxStatus.DEAD, TaskStatus.DEAD, TaskStatus.FAILED)
-    step = ResumeStep.FAIL if has_failed else ResumeStep.ACCEPT
-    is_new = request.resume is ResumeStatus.SENT and requests.resume(tx, step, request)
-    if is_new:
-        grants.note(tx, AuditKind.RESUMED, "failed" if has_failed else "accepted", request)
-        if has_failed:
-            now = requests.get(tx, request.id)
-            assert now is not None  # just changed
-            refresh_cards(tx, now)
+    is_new = request.resume is ResumeStatus.SENT and received(tx, request, has_failed=has_failed)
+    if is_new and has_failed:
+        refresh_cards(tx, request.id)
     return is_new
+
+
+def received(tx: Transaction, request: HumanRequest, *, has_failed: bool = False) -> bool:
+    """Records that the asker has received a decision that was handed out, or has failed with it. Returns False if it
+    was not handed out, or if that has been recorded before.
+    """
+    if not requests.resume(tx, ResumeStep.FAIL if has_failed else ResumeStep.ACCEPT, request):
+        return False
+    grants.note(tx, AuditKind.RESUMED, "failed" if has_failed else "accepted", request)
+    return True

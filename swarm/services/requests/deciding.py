@@ -9,14 +9,15 @@ and patterns of others before the transaction, which stores it only for the same
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
 
 from swarm.clock import to_iso
 from swarm.domain.access import why_press_refused
-from swarm.domain.decision_rules import GroupMembers, eligible_people, is_named, may_cover, step_of, why_not
+from swarm.domain.decision_rules import GroupMembers, is_named, may_cover, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RateLimited, SwarmError, Unavailable
 from swarm.domain.forms import fill
@@ -35,12 +36,12 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.threads import Author, Standing
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import UserGroups
+from swarm.domain.ports import NO_GROUPS, UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
 from swarm.domain.shown_requests import has_read
-from swarm.services.requests.asking import ended, lock_work, refresh_cards, strangers_among
+from swarm.services.requests.asking import eligible_now, ended, lock_work, refresh_cards
 from swarm.services.requests.budgets import settle_budget
-from swarm.services.rules.participants import LIMITED_TEXT, Standings, limited_since
+from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT, Standings, limited_since
 from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -48,8 +49,6 @@ from swarm.store.threads import threads
 
 Place = tuple[str, str]
 """The channel and the timestamp of the message with the pressed button."""
-
-UNVERIFIED_TEXT: Final = "Slack has not said in time whether you may do that. Press again in a moment."
 
 _UNKNOWN: Final = "There is no such request. It may have been deleted."
 _NOT_FOR_ALL: Final = (
@@ -91,10 +90,7 @@ class RequestDecisions:
     async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
         """Returns a request as `show` does, for a person who may decide so now. Raises as `decide`, but for values."""
         _, person, members = await self._who(wish, place)
-        refusal = await self._database.read(self._why_not_now, wish, person, members)
-        if refusal:
-            raise refusal
-        return await self.show(wish.request_id, wish.person, place)
+        return await self._database.read(self._to_fill_in, wish, person, members)
 
     async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
         """Stores what a person has entered on a page of the form."""
@@ -126,16 +122,15 @@ class RequestDecisions:
         """
         request, channel, concerned = await self._database.read(self._wanted, wish, place)
         if wish.by_operator:
-            return request, None, {}
+            return request, None, NO_GROUPS.known_members
         if self._standings is None:
             raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
         person = await self._standings.presser(wish.person, wish.team, channel, concerned)
         groups = dict.fromkeys(request.policy.groups)
         found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
-        return request, person, dict(zip(groups, found, strict=True))
+        return request, person, dict(zip(groups, found, strict=True)).get
 
     def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
-        """Returns the request and its `_place`. Raises NotFound."""
         request, _ = _shown(tx, wish.request_id, wish.person, place)
         return (request, *self._place(tx, request))
 
@@ -144,7 +139,7 @@ class RequestDecisions:
 
         The people whom the request's policy names may decide without being allowed to use the agent.
         """
-        thread = threads.get(tx, request.thread_id) if request.thread_id else None
+        thread = threads.get(tx, request.thread_id)
         return thread.channel if thread else "", [] if request.policy.names_people else [request.agent]
 
     def _decide(
@@ -163,18 +158,18 @@ class RequestDecisions:
         if request is None:
             return NotFound(_UNKNOWN)
         refusal = self._refusal(tx, request, wish, person, members)
-        if refusal is None and not _is_read(tx, request, wish):
-            return NotRead()
-        is_attempt = refusal is not None
         if refusal is None:
+            if not _is_read(tx, request, wish):
+                return NotRead()
             if _question(request) != _question(shown):
                 return Conflict("Somebody else has decided in the meantime.", hint="Look at it again, then decide.")
             if isinstance(checked, RequestAnswer):
                 covers = self._covers(tx, request, wish, members)
                 return _stored(tx, request, checked, members, covers, self._operating_policy)
+            if isinstance(checked, Invalid):  # a slip in a form is no attempt
+                return checked
             refusal = checked
-        if is_attempt or not isinstance(refusal, Invalid):  # a slip in a form is no attempt
-            grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
+        grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
         return refusal
 
     def _refusal(
@@ -205,11 +200,13 @@ class RequestDecisions:
             return Forbidden(_NOT_FOR_ALL if wish.for_everybody else _NOT_YOUR_WORK)
         return None
 
-    def _why_not_now(
+    def _to_fill_in(
         self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
-    ) -> SwarmError | None:
-        request = requests.get(tx, wish.request_id)
-        return self._refusal(tx, request, wish, person, members) if request else NotFound(_UNKNOWN)
+    ) -> tuple[HumanRequest, dict[str, Any]]:
+        request, draft = _shown(tx, wish.request_id, wish.person, None)
+        if refusal := self._refusal(tx, request, wish, person, members):
+            raise refusal
+        return request, draft
 
     def _covers(
         self, tx: Transaction, request: HumanRequest, wish: Decide, members: GroupMembers
@@ -253,7 +250,7 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
     values: Mapping[str, Any] | None = None
     arguments: Mapping[str, Any] | None = None
     # The first person's values stand, and the others approve them.
-    if wish.decision is not HumanDecision.REJECT and request.fields and not _has_values(request):
+    if wish.decision is not HumanDecision.REJECT and request.fields and request.entered is None:
         filled = fill(request.fields, wish.values or _NOTHING)
         if filled.problems:
             return _invalid(filled.problems)
@@ -277,11 +274,7 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
 
 def _question(request: HumanRequest) -> tuple[object, ...]:
     """Returns everything with which an answer is compared."""
-    return request.fields, request.tool, request.decisions, _has_values(request)
-
-
-def _has_values(request: HumanRequest) -> bool:
-    return any(answer.values is not None for answer in request.answers)
+    return request.fields, request.tool, request.decisions, request.entered is None
 
 
 def _edited(tool: ToolRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | SwarmError:
@@ -291,10 +284,9 @@ def _edited(tool: ToolRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | 
     except ValueError as wrong:
         name, _, problem = str(wrong).partition(": ")
         return _invalid({name: problem})
-    if problems:
-        return _invalid(problems)
-    problem_of = argument_problem(tool, arguments)
-    return _invalid(dict([problem_of])) if problem_of else arguments
+    if not problems and (found := argument_problem(tool, arguments)):
+        problems = dict([found])
+    return _invalid(problems) if problems else arguments
 
 
 def _invalid(problems: Mapping[str, str]) -> Invalid:
@@ -305,17 +297,19 @@ def decide_in_words(
     tx: Transaction,
     request: HumanRequest | None,
     wish: Decide,
-    known: Callable[[str], frozenset[str] | None],
+    members: GroupMembers,
     operating_policy: OperatingPolicy,
-) -> bool:
-    """Stores the decision of a person who may decide, on a request that is locked. Returns False if it does not fit."""
+) -> HumanRequest | None:
+    """Stores the decision of a person who may decide, on a request that is locked, and returns the request; None if it
+    does not fit.
+    """
     if request is None or not request.is_open:
-        return False
-    checked = _checked(request, wish)
-    if not isinstance(checked, RequestAnswer):
-        return False
-    members = {group: known(group) for group in request.policy.groups}
-    return isinstance(_stored(tx, request, checked, members, None, operating_policy), HumanRequest)
+        return None
+    answer = _checked(request, wish)
+    if isinstance(answer, SwarmError):
+        return None
+    result = _stored(tx, request, answer, members, None, operating_policy)
+    return None if isinstance(result, SwarmError) else result
 
 
 def _stored(
@@ -327,20 +321,13 @@ def _stored(
     operating_policy: OperatingPolicy,
 ) -> HumanRequest | SwarmError:
     """Stores an answer that is allowed and valid, and what follows from it."""
-    answer = RequestAnswer(
-        person=answer.person, decision=answer.decision, at=tx.now, door=answer.door,
-        values=answer.values, arguments=answer.arguments,
-    )  # fmt: skip
+    answer = replace(answer, at=tx.now)
     if not requests.answer(tx, request.id, answer):
         return Conflict("You have decided already.")
-    eligible = eligible_people(request.policy, request.requesters, members, strangers_among(tx, request))
-    step = step_of(request.policy, (*request.answers, answer), eligible)
+    step = step_of(request.policy, (*request.answers, answer), eligible_now(tx, request, members))
     grants.note(tx, AuditKind.DECIDED, f"{answer.decision} by {answer.door}", request, person=answer.person)
     if step is None:
-        now = requests.get(tx, request.id)
-        assert now is not None  # locked
-        refresh_cards(tx, now)
-        return now
+        return refresh_cards(tx, request.id)
     who = "the operator" if answer.person == OPERATOR else person_text(answer.person)
     if not requests.move(tx, step, request, f"{answer.decision} by {who} at {to_iso(tx.now)}"):
         return Conflict("This has been decided in the meantime.")

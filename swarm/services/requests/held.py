@@ -1,4 +1,4 @@
-"""What becomes of an open question of a run, and of what waits for it, when people write, edit, delete, or drop it.
+"""What becomes of an open question of a run, and of what waits for it, when people write, edit, stop, or drop it.
 
 While the question is open, messages to its agent wait in the thread (`swarm.store.inbox.queues`). Who may act: the
 transaction that routes a message or handles a press, with the thread locked. A dropped question is delivered as
@@ -7,25 +7,28 @@ withdrawn, and what waited runs after that; only a built-in agent's question end
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
 from swarm.domain.button_actions import ButtonPressed
-from swarm.domain.decision_rules import deciders_text, why_not
+from swarm.domain.decision_rules import GroupMembers, deciders_text, why_not
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
+from swarm.domain.model.runs import RunStep
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import NO_GROUPS
 from swarm.domain.request_texts import outcome_text
+from swarm.domain.shown_requests import notified_title
 from swarm.domain.text.slack_text import safe
-from swarm.services.requests.asking import EDITED, cancel, lock_work, refresh_cards, refresh_lane, release, strangers_of
-from swarm.services.requests.words import KnownMembers
-from swarm.services.rules.system_messages import post_ephemeral, show_answered
+from swarm.services.requests.asking import EDITED, cancel, dismiss, lock_work, refresh_cards, release, strangers_of
+from swarm.services.rules.fencing import STOPPED_BY
+from swarm.services.rules.system_messages import post_ephemeral
 from swarm.store import agents, requests
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads, transcript
 
@@ -41,7 +44,7 @@ def hold(
     thread: Thread,
     message: SlackMessage,
     agent_ids: Collection[str],
-    known: KnownMembers,
+    members: GroupMembers,
     operating_policy: OperatingPolicy,
 ) -> None:
     """Handles a person's message to agents whose questions are open in its thread: it ends a question of a built-in
@@ -55,13 +58,7 @@ def hold(
         if is_own and agent and agent.reach is Reach.BUILTIN and not request.task_id:
             supersede(tx, thread, request.agent_id, operating_policy)
         elif current := requests.get(tx, request.id):
-            _tell(
-                tx,
-                thread,
-                message,
-                current,
-                may_drop=is_own or _may_decide(tx, thread, current, message.author.id, known),
-            )
+            _tell(tx, thread, message, current, members)
 
 
 def tell_waiting(tx: Transaction, run: Run) -> None:
@@ -74,47 +71,65 @@ def tell_waiting(tx: Transaction, run: Run) -> None:
                 message = SlackMessage(
                     channel=unread.channel, ts=unread.ts, thread_ts=thread.thread_ts, author=author, text=""
                 )
-                _tell(tx, thread, message, request, may_drop=author.id in request.requesters)
+                _tell(tx, thread, message, request, NO_GROUPS.known_members)
 
 
-def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, *, may_drop: bool) -> None:
+def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, members: GroupMembers) -> None:
     if request.is_open:
         deciders = deciders_text(request.policy, request.requesters)
         deciders = deciders[:1].upper() + deciders[1:]
-        text = HELD_TEXT.format(agent=request.agent, title=safe(request.title), deciders=deciders)
+        text = HELD_TEXT.format(agent=request.agent, title=safe(notified_title(request)), deciders=deciders)
         key = f"held:{request.id}:{message.author.id}"
-        post_ephemeral(tx, thread, message, text, key, drops_request_id=request.id if may_drop else None)
+        drops = request.id if _may_drop(tx, request, message.author.id, members) else None
+        post_ephemeral(tx, thread, message, text, key, drops_request_id=drops)
 
 
-def _may_decide(tx: Transaction, thread: Thread, request: HumanRequest, person: str, known: KnownMembers) -> bool:
-    is_member = not strangers_of(tx, thread, [person])
-    members = {group: known(group) for group in request.policy.groups}
-    return why_not(request.policy, request.requesters, person, members, is_member=is_member) is None
+def _may_drop(tx: Transaction, request: HumanRequest, person: str, members: GroupMembers) -> bool:
+    """Whether a person is a requester, whatever the policy, or may decide."""
+    is_member = not strangers_of(tx, request.thread_id, [person])
+    is_decider = why_not(request.policy, request.requesters, person, members, is_member=is_member) is None
+    return is_decider or person in request.requesters
 
 
 def supersede(tx: Transaction, thread: Thread, agent_id: str, operating_policy: OperatingPolicy) -> None:
     """Withdraws what a built-in agent asks in a thread, because it answers a newer message instead: a model's
     conversation has one end. The thread is locked.
     """
-    for request in _open_of(tx, thread.id, agent_id):
-        if request.task_id:
-            continue
+    found = [request for request in _open_of(tx, thread.id, agent_id) if not request.task_id]
+    for request in found:
         cancel(tx, request, "people wrote something else")
-        for inbox_message in _waiting(tx, request):
-            inbox.move(tx, InboxStep.DISMISS, inbox_message, reason="a newer message is answered instead")
-            show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
-        refresh_lane(tx, request)
+    dismiss(tx, thread, found, "a newer message is answered instead", operating_policy.reactions.answered)
 
 
-def drop(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy, *, known: KnownMembers) -> str:
-    """Drops the open questions of an agent in a thread at the wish of a requester, whatever the policy, or of somebody
-    who may decide. Returns what to tell the person.
+def stop_waiting(
+    tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy, *, own_only: bool = False
+) -> int:
+    """Withdraws what people are asked in a thread, and stops the work that waits for it. The thread is locked.
+
+    Returns the number of requests. Tasks are cancelled by the caller. ``own_only`` leaves other people's work alone.
+    """
+    found = requests.open_in_thread(tx, thread.id, with_joined=True)
+    if own_only:
+        found = [request for request in found if person in request.requesters]
+    reason = STOPPED_BY.format(person=person)
+    waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
+    for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
+        runs.end(tx, run_id, RunStep.STOP, reason)
+    for request in found:
+        cancel(tx, request, reason, person)
+    dismiss(tx, thread, found, reason, operating_policy.reactions.stopped)
+    return len(found)
+
+
+def drop(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy, *, members: GroupMembers) -> str:
+    """Drops the open questions of an agent in a thread, at the wish of a requester or of somebody who may decide.
+    Returns what to tell the person.
     """
     request = lock_work(tx, press.value)
-    thread = threads.get(tx, request.thread_id) if request and request.thread_id else None
+    thread = threads.get(tx, request.thread_id) if request else None
     if request is None or thread is None or thread.channel != press.channel:
         return GONE_TEXT
-    if not (press.user_id in request.requesters or _may_decide(tx, thread, request, press.user_id, known)):
+    if not _may_drop(tx, request, press.user_id, members):
         return NOT_YOURS_TEXT
     if not request.is_open:
         return f"This is decided already: {outcome_text(request)}."
@@ -130,11 +145,13 @@ def withdraw_edited(tx: Transaction, thread: Thread, edited: Collection[InboxMes
     """Withdraws the durable questions of an edited message, so that its new text runs; the cards of other questions say
     that it was edited. Returns whether it has withdrawn any. The thread and the messages are locked.
     """
-    is_any = False
-    for request in _of_messages(tx, thread, edited):
+    is_any, ids = False, {inbox_message.id for inbox_message in edited}
+    for request in requests.open_in_thread(tx, thread.id) if ids else ():
+        if not ids & {request.work_id, *request.inbox_message_ids}:
+            continue
         if request.asker is Asker.LIVE or request.task_id:
-            if requests.remark(tx, request, NOTED_EDIT) and (now := requests.get(tx, request.id)):
-                refresh_cards(tx, now)
+            if requests.remark(tx, request, NOTED_EDIT):
+                refresh_cards(tx, request.id)
             continue
         cancel(tx, request, EDITED)
         agent = agents.by_id(tx, request.agent_id)
@@ -147,17 +164,5 @@ def withdraw_edited(tx: Transaction, thread: Thread, edited: Collection[InboxMes
 
 
 def _open_of(tx: Transaction, thread_id: str, agent_id: str) -> list[HumanRequest]:
-    """Returns the open questions of an agent's runs in a thread."""
     found = requests.open_in_thread(tx, thread_id)
     return [request for request in found if request.agent_id == agent_id and request.holds]
-
-
-def _of_messages(tx: Transaction, thread: Thread, messages: Iterable[InboxMessage]) -> list[HumanRequest]:
-    ids = {inbox_message.id for inbox_message in messages}
-    found = requests.open_in_thread(tx, thread.id) if ids else []
-    return [request for request in found if ids & {request.work_id, *request.inbox_message_ids}]
-
-
-def _waiting(tx: Transaction, request: HumanRequest) -> list[InboxMessage]:
-    found = (inbox.locked(tx, inbox_message_id) for inbox_message_id in sorted(request.inbox_message_ids))
-    return [one for one in found if one and one.status is InboxStatus.WAITING]

@@ -27,7 +27,7 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests import asking as asking_people
-from swarm.services.requests.asking import ask, cancel, lock_work, release, why_over
+from swarm.services.requests.asking import ask, cancel, lock_work, received, release, why_over
 from swarm.services.rules.fencing import AuthorizedMessage, AuthorizedTask, authorize_message, authorize_task
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller
@@ -162,7 +162,7 @@ class HumanRequests:
         else:
             hold = authorize_message(tx, caller.agent, work.inbox_message_id or "", caller.lease_token)
         waiting = _waiting(tx, caller, hold, Asker.LIVE if wait else Asker.DURABLE)
-        thread = threads.get(tx, waiting.thread_id) if waiting.thread_id else None
+        thread = threads.get(tx, waiting.thread_id)
         check_may_show(thread, "people cannot be asked")
         tool = new.tool.name if new.tool else None
         policy = self._operating_policy.decision_policy(
@@ -258,8 +258,7 @@ def _note_received(tx: Transaction, request_id: str) -> None:
     """Records that a call has received the decision for which it waited."""
     request = lock_work(tx, request_id)
     if request and request.answers and requests.resume(tx, ResumeStep.SEND, request):
-        requests.resume(tx, ResumeStep.ACCEPT, replace(request, resume=ResumeStatus.SENT))
-        grants.note(tx, AuditKind.RESUMED, "accepted", request)
+        received(tx, replace(request, resume=ResumeStatus.SENT))
 
 
 def _revoke(tx: Transaction, grant_id: str, person: str) -> None:

@@ -10,26 +10,35 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from swarm.domain.decision_rules import eligible_people
+from swarm.clock import SECOND
+from swarm.domain.decision_rules import GroupMembers
+from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
+from swarm.domain.request_texts import card_text
 from swarm.services.requests.asking import (
     cancel,
+    deliver_text,
+    eligible_now,
     lock_work,
     note_accepted,
     refresh_lane,
     release,
-    tell_people,
     why_over,
 )
 from swarm.services.requests.deciding import expire
 from swarm.services.rules.guarded import attempt
-from swarm.store import requests
+from swarm.store import deliveries, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
 BATCH: Final = 100
+
+MAX_TOLD: Final = 20
+"""The maximum number of people who get a card as a direct message."""
+
+REMINDER_SECONDS: Final = 12 * 3600
 
 WORK_IS_OVER: Final = "its work has ended"
 
@@ -60,9 +69,32 @@ async def _each(
 async def _tell(database: Database, groups: UserGroups, request: HumanRequest) -> None:
     """Tells everybody who may decide. Members of a group that Slack does not show are left out."""
     found = await asyncio.gather(*(groups.group_members(group) for group in request.policy.groups))
-    members = dict(zip(request.policy.groups, [people or frozenset() for people in found], strict=True))
-    people = eligible_people(request.policy, request.requesters, members) or frozenset()
-    await database.write(tell_people, request.id, people)
+    members = {group: people or frozenset() for group, people in zip(request.policy.groups, found, strict=True)}
+    await database.write(_tell_people, request.id, members.get)
+
+
+def _tell_people(tx: Transaction, request_id: str, members: GroupMembers) -> None:
+    """Sends the card to everybody who may decide, as a direct message, and later reminds those who have not, once."""
+    request = requests.locked(tx, request_id)
+    if request is None or not request.is_open:
+        return
+    was_told = any(card["thread_ts"] is None for card in deliveries.of_request(tx, request_id))
+    again_at = None if was_told else _reminder_at(tx.now, request.expires_at)
+    if not requests.told(tx, request, again_at):
+        return
+    people = eligible_now(tx, request, members) or frozenset()
+    key, sign = ("request-reminder", "⏰ ") if was_told else ("request-direct", "")
+    wanted = (
+        {"idempotency_key": f"{key}:{request_id}:{person}", "request_id": request_id, "to": person}
+        for person in sorted(people - {answer.person for answer in request.answers})[:MAX_TOLD]
+    )
+    deliver_text(tx, DeliveryKind.POST, request, sign + card_text(request), wanted)
+
+
+def _reminder_at(now: int, expires_at: int | None) -> int:
+    """Returns the time of the only reminder: after half of the time, at the latest after half a day."""
+    half = REMINDER_SECONDS * SECOND if expires_at is None else (expires_at - now) // 2
+    return now + min(half, REMINDER_SECONDS * SECOND)
 
 
 def _withdraw(tx: Transaction, request_id: str) -> None:

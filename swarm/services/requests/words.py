@@ -1,31 +1,25 @@
 """Decisions in words: a person's message in the thread instead of a button or a form.
 
 A label decides like the card's button: the whole message, from a member, where exactly one request of the thread is
-open that the member may decide, and its card shows *Approve*. A text answers the form that has exactly one text, if it
-is routed to the asker: from a requester as it is, from others who may decide after "answer:". Other messages take
-their usual way; the first of each person is told where the question is, visibly only to them.
+open that the member may decide, and its card shows *Approve*. A text answers the form that has exactly one text and
+whose card shows everything, if it is routed to the asker: from a requester as it is, from others who may decide after
+"answer:". Other messages take their usual way; each person is told once where the question is, visibly only to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
-from swarm.domain.decision_rules import deciders_text, why_not
-from swarm.domain.model.requests import (
-    Decide,
-    EntryPoint,
-    FieldType,
-    FormField,
-    HumanDecision,
-    HumanRequest,
-)
+from swarm.domain.decision_rules import GroupMembers, deciders_text, why_not
+from swarm.domain.model.requests import Decide, EntryPoint, FieldType, FormField, HumanDecision, HumanRequest
 from swarm.domain.model.threads import SlackMessage, Standing, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.shown_requests import fits_card
+from swarm.domain.shown_requests import fits_card, notified_title
 from swarm.domain.text.slack_text import safe, without_leading_mention
 from swarm.services.requests.asking import lock_work
 from swarm.services.requests.deciding import decide_in_words
+from swarm.services.requests.held import hold
 from swarm.services.rules.system_messages import post_ephemeral
 from swarm.store import requests
 from swarm.store.bridge.transaction import Transaction
@@ -41,33 +35,31 @@ LABELS: Final[Mapping[str, HumanDecision]] = {"approve": HumanDecision.APPROVE, 
 _ANSWER: Final = "answer:"
 _TEXTS: Final = frozenset({FieldType.TEXT, FieldType.TEXTAREA, FieldType.URL, FieldType.EMAIL})
 
-KnownMembers = Callable[[str], frozenset[str] | None]
-"""Returns the members of a user group as far as this process knows them; None if it does not."""
-
 
 def answer_in_words(
     tx: Transaction,
     thread: Thread,
     message: SlackMessage,
     agent_ids: Collection[str],
-    known: KnownMembers,
+    members: GroupMembers,
     operating_policy: OperatingPolicy,
 ) -> HumanRequest | None:
     """Takes a message to these agents as the decision on an open request of the thread, if it is one.
 
-    Returns the decided request; None: the message takes its usual way. The thread is locked.
+    Returns the decided request; None: the message takes its usual way, as `hold` says. The thread is locked.
     """
     opened = requests.open_in_thread(tx, thread.id) if agent_ids else []
     own = [one for one in opened if one.agent_id in agent_ids]
-    mine = [one for one in opened if _may_decide(tx, one, message, known, operating_policy)]
+    mine = [one for one in opened if _may_decide(tx, one, message, members, operating_policy)]
     wish = _label_on(mine, message) or _answer_to(own, mine, message)
-    if wish and decide_in_words(tx, lock_work(tx, wish.request_id), wish, known, operating_policy):
-        return requests.get(tx, wish.request_id)
+    if wish and (decided := decide_in_words(tx, lock_work(tx, wish.request_id), wish, members, operating_policy)):
+        return decided
     if own and not own[0].holds:  # otherwise the message waits, and its author is told so
         text = WHERE_TEXT if own[0] in mine else NOT_YOURS_TEXT
         deciders = deciders_text(own[0].policy, own[0].requesters)
         key = f"request-where:{own[0].id}:{message.author.id}"
-        post_ephemeral(tx, thread, message, text.format(title=safe(own[0].title), deciders=deciders), key)
+        post_ephemeral(tx, thread, message, text.format(title=safe(notified_title(own[0])), deciders=deciders), key)
+    hold(tx, thread, message, agent_ids, members, operating_policy)
     return None
 
 
@@ -75,7 +67,7 @@ def _may_decide(
     tx: Transaction,
     request: HumanRequest,
     message: SlackMessage,
-    known: KnownMembers,
+    members: GroupMembers,
     operating_policy: OperatingPolicy,
 ) -> bool:
     """Whether the author may decide on a request now, as by its buttons."""
@@ -84,7 +76,6 @@ def _may_decide(
         return False
     if operating_policy.denial(author, message.channel, () if policy.names_people else [request.agent]):
         return False
-    members = {group: known(group) for group in policy.groups}
     is_member = author.standing is Standing.MEMBER
     return why_not(policy, request.requesters, author.id, members, is_member=is_member) is None
 
@@ -96,10 +87,10 @@ def _label_on(mine: list[HumanRequest], message: SlackMessage) -> Decide | None:
     if decision is None or not is_plain or message.author.standing is not Standing.MEMBER or len(mine) != 1:
         return None
     (request,) = mine
-    if not _has_values(request) and any(field.required for field in request.fields):
+    if request.entered is None and any(field.required for field in request.fields):
         return None
-    approves = HumanDecision.ANSWER if _has_values(request) else HumanDecision.APPROVE
-    approves = HumanDecision.APPROVE if HumanDecision.APPROVE in request.decisions else approves
+    is_sent = request.entered is not None and HumanDecision.APPROVE not in request.decisions
+    approves = HumanDecision.ANSWER if is_sent else HumanDecision.APPROVE
     decision = approves if decision is HumanDecision.APPROVE else decision
     if not {approves, decision} <= set(request.decisions) or not fits_card(request):
         return None
@@ -124,14 +115,10 @@ def _answer_to(own: list[HumanRequest], mine: list[HumanRequest], message: Slack
 
 def _only_text(request: HumanRequest) -> FormField | None:
     """Returns the field that a text can fill: the form's only text, if nothing else is required."""
-    if _has_values(request):
-        return None  # the first person's values stand, and approving them takes a button
+    if request.entered is not None or not fits_card(request):
+        return None  # the first person's values stand, and approving them takes a button; so does reading
     texts = [field for field in request.fields if field.type in _TEXTS]
     needed = [field for field in request.fields if field.required and field not in texts]
     if len(texts) != 1 or needed or HumanDecision.ANSWER not in request.decisions or texts[0].secret:
         return None
     return texts[0]
-
-
-def _has_values(request: HumanRequest) -> bool:
-    return any(answer.values is not None for answer in request.answers)

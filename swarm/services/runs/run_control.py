@@ -44,10 +44,8 @@ from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import Directory, UserGroups
-from swarm.services.requests.asking import stop_waiting
-from swarm.services.requests.held import drop
-from swarm.services.requests.words import KnownMembers
+from swarm.domain.ports import NO_GROUPS, Directory, UserGroups
+from swarm.services.requests.held import drop, stop_waiting
 from swarm.services.rules import silence, task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import STOPPED_BY, lock_task
@@ -165,7 +163,7 @@ class Buttons:
         standings: Standings,
         me: Me,
         directory: Directory | None = None,
-        groups: UserGroups | None = None,
+        groups: UserGroups = NO_GROUPS,
     ) -> None:
         """``directory`` resolves names for paging services; without it, they get ids. ``groups`` says who may drop a
         question as a member of a group.
@@ -175,8 +173,8 @@ class Buttons:
         self._standings = standings
         self._team = me.team
         self._directory = directory
-        known: KnownMembers = groups.known_members if groups else lambda _: None
-        self._acts: Mapping[str, Act] = {**_ACTS, **_feedback_acts(me), DROP_ACTION: partial(drop, known=known)}
+        dropping = partial(drop, members=groups.known_members)
+        self._acts: Mapping[str, Act] = {**_ACTS, **_feedback_acts(me), DROP_ACTION: dropping}
 
     async def press(self, press: ButtonPressed) -> PressResult:
         """Performs the action of a button. Returns what to show to this person only, if anything."""

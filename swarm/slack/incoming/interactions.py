@@ -39,6 +39,11 @@ class RequestPressed:
     for_everybody: bool = False
     values: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The channel and the timestamp of the message with the pressed button."""
+        return self.channel, self.message_ts
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _InForm:

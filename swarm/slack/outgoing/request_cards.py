@@ -110,7 +110,7 @@ def part_blocks(request: HumanRequest, parts: Iterable[tuple[PartKind, str]]) ->
 
 def needs_form(request: HumanRequest) -> bool:
     """Whether values are still needed. The first person's values stand, and the others approve them."""
-    return bool(request.fields) and all(answer.values is None for answer in request.answers)
+    return bool(request.fields) and request.entered is None
 
 
 def is_inline(request: HumanRequest) -> bool:

@@ -64,7 +64,7 @@ def outcome_blocks(request: HumanRequest) -> list[Block]:
 
 def value_blocks(request: HumanRequest) -> list[Block]:
     """Returns the values that people gave, without those of secret fields; no block if there are none."""
-    given = next((answer.values for answer in request.answers if answer.values is not None), None) or {}
+    given = request.entered or {}
     shown = [(field, given[field.name]) for field in request.fields if field.name in given]
     room = MAX_SHOWN_CHARACTERS
     lines: list[Block] = []

@@ -85,7 +85,6 @@ _ALL = Statement(
         _idle.where(_h.status_at.is_(None), _h.id.in_(_asking), _h.thread_ts != FLAT),
     )
 )
-_MARK = Statement(update(threads).where(_h.id == bindparam("thread_id")).values(status_at=bindparam("shown_at")))
 _TOLD = Statement(
     update(threads)
     .where(_h.id == bindparam("thread_id"), _h.status_at.is_not_distinct_from(bindparam("before")))
@@ -141,17 +140,12 @@ def of_all(tx: Transaction, before: int) -> list[StatusLine]:
     return list(found.values())
 
 
-def mark_shown(tx: Transaction, thread_id: str) -> None:
-    """Records that the status line of a thread is shown now."""
-    _MARK.run(tx, thread_id=thread_id, shown_at=tx.now)
-
-
 def shown_by_run(tx: Transaction, run_id: str) -> None:
     """Records that a run shows the status line of its thread now."""
     _SHOWN_BY_RUN.run(tx, run_id=run_id, now=tx.now)
 
 
 def mark_told(tx: Transaction, line: StatusLine) -> None:
-    """Records that Slack was told the state that ``line`` should have, unless a run has shown its own meanwhile."""
-    shown_at = SUSPENDED_AT if line.session is SessionState.SUSPENDED else None
+    """Records that Slack is told the state that ``line`` should have, unless a run has shown its own meanwhile."""
+    shown_at = {SessionState.PROCESSING: tx.now, SessionState.SUSPENDED: SUSPENDED_AT}.get(line.session)
     _TOLD.run(tx, thread_id=line.id, before=line.status_at, shown_at=shown_at)

@@ -254,9 +254,9 @@ def locked(tx: Transaction, thread_id: str) -> Thread:
     return _thread(row)
 
 
-def get(tx: Transaction, thread_id: str) -> Thread | None:
-    """Returns a thread without locking it."""
-    return get_all(tx, [thread_id]).get(thread_id)
+def get(tx: Transaction, thread_id: str | None) -> Thread | None:
+    """Returns a thread without locking it; None for no id."""
+    return get_all(tx, [thread_id]).get(thread_id) if thread_id else None
 
 
 def get_all(tx: Transaction, thread_ids: Iterable[str]) -> dict[str, Thread]:

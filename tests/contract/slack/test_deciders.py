@@ -161,7 +161,8 @@ async def test_a_word_decides_for_who_may_and_for_nobody_else(
     await routed("bob")
     assert await table.status(request) is RequestStatus.OPEN
     assert await table.told("bob") == [
-        "✋ “May I?” still waits: only <@U000ALICE> can decide it. I passed your message on as a new one."
+        "✋ “lead wants to use `git_push`” still waits: only <@U000ALICE> can decide it. "
+        "I passed your message on as a new one."
     ]
     await routed("alice")
     assert await table.status(request) is result
