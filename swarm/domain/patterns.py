@@ -47,8 +47,8 @@ def fits_pattern(pattern: str, text: str, steps: WorkLimit | None = None) -> boo
     """Whether a part of a text matches a regular expression.
 
     An expression that the engine does not support, such as one that looks ahead, fits: only its author can check it.
-    The engine needs time in proportion to the text, in bytes, and to the size of the expression. Raises TooCostly if that is more
-    than what is left of ``steps``.
+    The engine needs time in proportion to the text, in bytes, and to the size of the expression. Raises TooCostly if
+    that is more than what is left of ``steps``.
     """
     (steps or WorkLimit()).spend(1 + _states(pattern) * (_COMPILING + _bytes(text)) / _PER_STEP)
     kind = _compiled(pattern)
@@ -93,6 +93,8 @@ def _states(pattern: str) -> int:
             groups.append(0)
             continue
         if token["loop"]:  # what it repeats may be repeated again
+            last += 1
+            groups[-1] += 1
             continue
         if token["repeat"]:
             low, _, high = token["repeat"][1:-1].partition(",")
@@ -102,8 +104,8 @@ def _states(pattern: str) -> int:
         if token["close"]:
             last = groups.pop() if len(groups) > 1 else 0
         else:
-            is_set = token["set"] and not (token[0].isascii() and "\\" not in token[0] and token[0][1] != "^")
-            wide = token["escape"] or is_set
-            last = _UNICODE if wide or token[0] == "." else _bytes(token[0])
+            text = token[0]
+            is_narrow = text.isascii() and "\\" not in text and not text.startswith("[^")
+            last = _bytes(text) if len(text) == 1 and text != "." else 1 if token["set"] and is_narrow else _UNICODE
         groups[-1] += last
     return sum(groups)

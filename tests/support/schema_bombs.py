@@ -130,7 +130,7 @@ PATTERNS: Final = (
     r"(?:\pL*+{8}+{8})\d",
     "[é-ჿ]?{60}x",
     "é?{600}x",
-    "(?:a?+{9}+{9}+{9}x)",
+    "(?:a?+{9}+{9}+{9}+{9}x)",
     "(?x)a # a comment with ( in it\n{9999}",
 )
 """Patterns that nobody compares with a text of ten thousand characters."""

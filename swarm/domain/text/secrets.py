@@ -220,7 +220,12 @@ def hidden_parts(text: str) -> list[HiddenPart]:
     if MAY_END_OPENING.search(text):
         scan.run()
     others = [
-        (begin, end, kind in _TOKENS and bool(_PLAIN.fullmatch(text, begin, end))) for begin, end, kind in scan.spans
+        (
+            begin,
+            end,
+            kind in _TOKENS and bool(_PLAIN.fullmatch(text, begin, end)) and not _HOST.search(text, begin, end),
+        )
+        for begin, end, kind in scan.spans
     ]
     found: list[HiddenPart] = []
     for begin, end, is_plain in sorted(ours + others):
@@ -233,6 +238,7 @@ def hidden_parts(text: str) -> list[HiddenPart]:
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.+=-]{1,256}")
+_HOST: Final = re.compile(r"\.(?:[A-Za-z]{2,24}|xn--[A-Za-z0-9-]+)\Z")  # ends like the name of a host
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
