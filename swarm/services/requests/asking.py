@@ -186,7 +186,10 @@ def _asked_before(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRe
 
 
 def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str, ...]:
-    """Returns everybody whose messages the work answers, or who lately asked for the same tool without approval."""
+    """Returns everybody whose messages the work answers, or who lately asked for the same tool without approval.
+
+    Under four eyes also who waits for an approval of the same tool: other arguments must not make them a second pair.
+    """
     messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in waiting.inbox_message_ids]
     task = tasks.get(tx, waiting.task_id) if waiting.task_id else None
     for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
@@ -195,6 +198,7 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
         messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
     people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
     earlier = requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if new.tool else []
+    earlier = [one for one in earlier if not one.is_open or new.policy.not_requester]
     people += [one for request in earlier if _is_same_tool(request, new) for one in request.requesters]
     return tuple(dict.fromkeys(people))
 
