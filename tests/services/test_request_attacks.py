@@ -389,6 +389,18 @@ async def test_a_grant_counts_under_the_policy_under_which_it_was_given(asking: 
 
 
 @pytest.mark.req("HITL-07")
+async def test_the_grant_of_the_twelfth_person_counts_as_well(asking: Asking, world: World) -> None:
+    people = [f"U{number}" for number in range(1, 13)]
+    for person in people:
+        await world.answers(asking.lead, asking.trigger, "Hello.")
+        await world.says("push", thread=asking.root, by=person)
+        asking.trigger = await work_of(world, asking.lead)
+        request = await asking.ask(key=person, tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS))
+        await asking.decide(request, D.APPROVE_ALWAYS, by=person)
+        asking.trigger = await work_of(world, asking.lead)
+    assert (await asking.ask(key="again", tool=PUSH)).status is RequestStatus.APPROVED
+
+
 async def test_a_grant_fills_in_no_form(asking: Asking) -> None:
     await asking.decide(await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS)), D.APPROVE_ALWAYS)
     await asking.begin()
