@@ -23,6 +23,7 @@ from swarm.domain.model.requests import (
     FormField,
     HumanDecision,
     HumanRequest,
+    NewRequest,
     RequestAnswer,
     RequestStatus,
     ResumeStatus,
@@ -34,6 +35,7 @@ from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.shown_requests import HIDDEN
 from swarm.services.requests import deciding
+from swarm.services.requests.human_requests import AskedWork
 from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from tests.services.test_requests import FORM, PUSH, Asking
@@ -42,7 +44,7 @@ from tests.support.live import Scripted, ends, hired, playing, says
 from tests.support.scan import places_of
 from tests.support.schema_bombs import BOMBS, HARMLESS
 from tests.support.tasks import asked_and_handed, is_work, work_of
-from tests.support.world import BOT, World, delete
+from tests.support.world import BOT, World, delete, holding
 
 D = HumanDecision
 DAY = 24 * 3600
@@ -228,8 +230,9 @@ async def test_changed_arguments_that_cannot_be_stored_are_invalid(asking: Askin
         (Asked(id="i", prompt="?", tool=ToolRequest(name="t", arguments={"a": 10**30})),),
         (Asked(id="i", prompt="\ud800?"),),
         (Asked(id="i\0", prompt="?"),),
+        (Asked(id="i", prompt="Push?"), Asked(id="i", prompt="Delete?")),
     ],
-    ids=["many", "names", "long", "number", "surrogate", "nul"],
+    ids=["many", "names", "long", "number", "surrogate", "nul", "ids"],
 )
 async def test_a_run_whose_question_cannot_be_shown_fails_once_and_says_why(
     asked: tuple[Asked, ...], world: World
@@ -360,6 +363,27 @@ async def test_a_button_that_the_request_does_not_have_is_an_attempt_in_the_audi
     with pytest.raises(Invalid, match="does not allow"):
         await asking.decide(request, D.APPROVE_ALWAYS)
     assert await asking.audit() == ["asked", "refused"]
+
+
+# Ids of the asker
+
+
+@pytest.mark.req("HITL-04", "HITL-09")
+async def test_an_id_that_is_used_for_another_call_does_not_return_its_approval(asking: Asking, world: World) -> None:
+    async def ask(trigger: Trigger, **new: Any) -> HumanRequest:
+        caller = replace(holding(trigger, asking.lead), request_id="1")
+        work = AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
+        return await world.services.requests.ask(caller, work, NewRequest(key="k", **new), wait=False)
+
+    request = await ask(asking.trigger, title="May I?", tool=PUSH)
+    await asking.decide(request)
+    again = await work_of(world, asking.lead)
+    other = ToolRequest(name="git_push", arguments={"branch": "main", "force": True})
+    for new in ({"title": "May I?", "tool": other}, {"title": "May I?"}, {"title": "Delete it?", "prompt": "All."}):
+        with pytest.raises(Conflict, match="used for another one"):
+            await ask(again, **new)
+    assert (await ask(again, title="May I push?", tool=PUSH)).status is RequestStatus.APPROVED  # only said differently
+    assert len(await world.services.requests.latest(None, 9)) == 1
 
 
 # Grants
