@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import warnings
 from dataclasses import replace
@@ -36,6 +37,7 @@ from swarm.domain.model.triggers import Trigger
 from swarm.domain.shown_requests import HIDDEN
 from swarm.services.requests import deciding
 from swarm.services.requests.human_requests import AskedWork
+from swarm.slack.outgoing.request_cards import request_blocks
 from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from tests.services.test_requests import FORM, PUSH, Asking
@@ -363,6 +365,46 @@ async def test_a_button_that_the_request_does_not_have_is_an_attempt_in_the_audi
     with pytest.raises(Invalid, match="does not allow"):
         await asking.decide(request, D.APPROVE_ALWAYS)
     assert await asking.audit() == ["asked", "refused"]
+
+
+# Several people about one call
+
+
+@pytest.mark.req("HITL-03", "HITL-04")
+@pytest.mark.parametrize("first", [D.APPROVE, D.EDIT])
+async def test_what_the_first_person_approved_is_not_changed_by_the_second(
+    first: HumanDecision, asking: Asking, world: World
+) -> None:
+    request = await asking.ask(
+        tool=PUSH, decisions=(D.APPROVE, D.EDIT, D.REJECT), policy=DecisionPolicy(users=("U2", "U3"), need=2)
+    )
+    approved = {"branch": "main" if first is D.APPROVE else "dev", "force": False}
+    await asking.decide(request, first, by="U2", arguments=approved)
+    now = await asking.now(request)
+    assert "Change arguments" not in json.dumps(request_blocks(now))
+    for decision in (D.EDIT, D.APPROVE):
+        with pytest.raises(Conflict, match=r"Somebody has approved|not the arguments that were shown"):
+            await asking.decide(request, decision, by="U3", arguments={"branch": "main", "force": True})
+    await asking.decide(request, by="U3", arguments=approved)
+    again = await work_of(world, asking.lead)
+    (told,) = again.requests
+    assert (told.arguments or (told.tool and dict(told.tool.arguments))) == approved
+
+
+@pytest.mark.req("HITL-03")
+async def test_an_approval_and_a_change_at_once_do_not_approve_the_change(asking: Asking, world: World) -> None:
+    request = await asking.ask(
+        tool=PUSH, decisions=(D.APPROVE, D.EDIT, D.REJECT), policy=DecisionPolicy(users=("U2", "U3"), need=2)
+    )
+    changed = {"branch": "dev", "force": False}
+    shown = dict(PUSH.arguments)
+    results = await asyncio.gather(
+        asking.decide(request, by="U2", arguments=shown),
+        asking.decide(request, D.EDIT, by="U3", arguments=changed),
+        return_exceptions=True,
+    )
+    assert sorted(type(one) for one in results if isinstance(one, SwarmError)) == [Conflict]
+    assert (await asking.now(request)).is_open
 
 
 # Ids of the asker
