@@ -198,8 +198,8 @@ async def test_where_only_forms_are_told_people_read_that_several_calls_are_made
     second: HumanDecision | None, is_refusal: bool, by_form: Served
 ) -> None:
     asked = await by_form.asked("delete a b")
-    says = "The agent asks about 2 calls at once: they are made only if all of them are approved."
-    assert [one.prompt.rpartition("\n")[2] for one in asked] == [says, says]
+    says = "Asked by agent-17\n\nThe agent asks about 2 calls at once: they are made only if all of them are approved."
+    assert [one.prompt for one in asked] == [says, says]
     told = form_data([decided(asked[0], D.APPROVE), decided(asked[1], second)])
     assert told.startswith("User dismissed") is is_refusal
 

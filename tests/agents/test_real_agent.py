@@ -159,7 +159,7 @@ async def test_it_goes_on_with_what_people_decided(
 async def test_a_withdrawn_question_is_no_approval(url: str) -> None:
     told = decided(await _asked_by(url), None, status=RequestStatus.CANCELLED)
     events = await run(url, of=run_input("delete my notes", decided=(told,)))
-    assert text_of(events) == "The tool says: The question was withdrawn: it is no longer needed."
+    assert text_of(events) == "The tool says: Cancelled by user."
     assert DELETED == []
 
 

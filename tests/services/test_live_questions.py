@@ -119,7 +119,7 @@ async def test_people_answer_the_server_and_the_run_goes_on(world: World) -> Non
         assert (request.requester, request.thread_id, request.title) == ("U1", run.thread_id, "shop asks")
         assert await status(world, root) is InboxStatus.CLAIMED
         await world.send()
-        assert any("shop asks" in post for post in world.slack.posts)
+        assert any("asks (for the tool server shop)" in post for post in world.slack.posts)
         await decide(world, request, D.ANSWER, size="3", colour="red", gift="yes")
         (run,) = await playing_now.over(root)
     assert model.told[1].results == ['hat: {"size":3,"colour":"red","price":2.5,"gift":true,"note":null}']

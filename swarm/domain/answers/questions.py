@@ -102,14 +102,16 @@ def decided_of(request: HumanRequest) -> Decided:
         decision = None
     values: dict[str, Any] | None = dict(request.values) if request.values is not None else None
     is_positive = request.status in (RequestStatus.APPROVED, RequestStatus.ANSWERED)
-    if _expects_approval(request):
+    if request.status is RequestStatus.CANCELLED:
+        values = None  # dropped: nobody has approved or rejected it
+    elif _expects_approval(request):
         values = {APPROVED: is_positive} | (values or {})
         if is_positive and request.arguments is not None:
             values[EDITED_ARGUMENTS] = dict(request.arguments)
         if not is_positive:
             values[REASON] = why_not_approved(request)
     elif is_positive:
-        values = values or {}
+        values = ({APPROVED: True} if _has_field_of_approval(request.raw) else {}) | (values or {})
     return Decided(
         interrupt_id=request.agent_request_id,
         values=values,
@@ -173,6 +175,14 @@ def tool_of_call(raw: Mapping[str, object]) -> Mapping[str, Any] | None:
     """Returns the waiting tool call among what an agent sent."""
     call = raw.get(TOOL_CALL)
     return call if isinstance(call, Mapping) else None
+
+
+def _has_field_of_approval(raw: Mapping[str, object]) -> bool:
+    """Whether an agent asked for `APPROVED` in a list of fields, in whose place people see buttons."""
+    payload = raw.get("payload")
+    fields = payload.get("fields") if isinstance(payload, Mapping) else None
+    named = [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
+    return any(APPROVED in (field.get("field_name"), field.get("name")) for field in named)
 
 
 def _expects_approval(request: HumanRequest) -> bool:

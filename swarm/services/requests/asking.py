@@ -203,9 +203,10 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
         messages += [inbox.get(tx, inbox_message_id) for inbox_message_id in began]
         messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
     people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
-    earlier = requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if new.tool else []
+    tool = _tool_of(new)
+    earlier = requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if tool else []
     earlier = [one for one in earlier if not one.is_open or new.policy.not_requester]
-    people += [one for request in earlier if _is_same_tool(request, new) for one in request.requesters]
+    people += [one for request in earlier if _tool_of(request) == tool for one in request.requesters]
     return tuple(dict.fromkeys(people))
 
 
@@ -225,9 +226,10 @@ def _is_same_question(before: HumanRequest, new: NewRequest) -> bool:
     return (before.title, before.prompt, before.fields) == (new.title, new.prompt, new.fields)
 
 
-def _is_same_tool(request: HumanRequest, new: NewRequest) -> bool:
-    names = [tool_key(tool.name) for tool in (request.tool, new.tool) if tool]
-    return len(names) == 2 and names[0] == names[1]
+def _tool_of(question: HumanRequest | NewRequest) -> str | None:
+    """Returns the tool of a question, also of one that a server has asked during a call."""
+    name = question.tool.name if question.tool else question.raw.get("tool")
+    return tool_key(name) if isinstance(name, str) else None
 
 
 def _call(tool: ToolRequest | None) -> str | None:
@@ -425,6 +427,17 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
     assert now is not None  # just changed
     refresh_cards(tx, now)
     return True
+
+
+def why_over(tx: Transaction, request: HumanRequest, otherwise: str) -> str:
+    """Returns why the work of a request has ended, as far as its rows say; otherwise ``otherwise``."""
+    run = runs.get(tx, request.run_id) if request.run_id else None
+    message = None if request.task_id else inbox.get(tx, request.work_id)
+    if message and message.status is InboxStatus.WITHDRAWN:
+        return "the message was deleted"
+    if run and run.status is RunStatus.STOPPED and run.stop_requested_by:
+        return STOPPED_BY.format(person=run.stop_requested_by)
+    return otherwise
 
 
 def stop_waiting(

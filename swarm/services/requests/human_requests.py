@@ -27,7 +27,7 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests import asking as asking_people
-from swarm.services.requests.asking import ask, cancel, lock_work, release
+from swarm.services.requests.asking import ask, cancel, lock_work, release, why_over
 from swarm.services.rules.fencing import AuthorizedMessage, AuthorizedTask, authorize_message, authorize_task
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller
@@ -251,7 +251,7 @@ def _withdraw(tx: Transaction, agent: Agent | None, request_id: str, reason: str
 def _withdraw_live(tx: Transaction, request_id: str) -> None:
     request = lock_work(tx, request_id)
     if request:
-        cancel(tx, request, CALL_IS_OVER)
+        cancel(tx, request, why_over(tx, request, CALL_IS_OVER))
 
 
 def _note_received(tx: Transaction, request_id: str) -> None:

@@ -11,20 +11,23 @@ from functools import partial
 from typing import Final
 
 from swarm.domain.decision_rules import eligible_people
-from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import HumanRequest
-from swarm.domain.model.runs import RunStatus
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
-from swarm.services.requests.asking import cancel, lock_work, note_accepted, refresh_lane, release, tell_people
+from swarm.services.requests.asking import (
+    cancel,
+    lock_work,
+    note_accepted,
+    refresh_lane,
+    release,
+    tell_people,
+    why_over,
+)
 from swarm.services.requests.deciding import expire
-from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.guarded import attempt
 from swarm.store import requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox
-from swarm.store.runs import runs
 
 BATCH: Final = 100
 
@@ -66,19 +69,8 @@ def _withdraw(tx: Transaction, request_id: str) -> None:
     request = lock_work(tx, request_id)
     # Read again under the lock: the work may have been taken up in the meantime.
     if request and requests.is_without_work(tx, request_id):
-        cancel(tx, request, _why_over(tx, request))
+        cancel(tx, request, why_over(tx, request, WORK_IS_OVER))
         release(tx, request, "its request was withdrawn")  # other messages of the same run may still wait
-
-
-def _why_over(tx: Transaction, request: HumanRequest) -> str:
-    """Returns why the work of a request has ended, as far as its rows say."""
-    run = runs.get(tx, request.run_id) if request.run_id else None
-    message = None if request.task_id else inbox.get(tx, request.work_id)
-    if message and message.status is InboxStatus.WITHDRAWN:
-        return "the message was deleted"
-    if run and run.status is RunStatus.STOPPED and run.stop_requested_by:
-        return STOPPED_BY.format(person=run.stop_requested_by)
-    return WORK_IS_OVER
 
 
 def _note_accepted(tx: Transaction, request_id: str) -> None:

@@ -432,9 +432,16 @@ def _is_being_stopped(tx: Transaction, run_id: str) -> bool:
 
 def _redrive_task(tx: Transaction, run: Run, reason: str, operating_policy: OperatingPolicy) -> Retried:
     task = lock_task(tx, run.task_id or "")
-    if task and redrive_dead(tx, task, reason, operating_policy, instruction=operating_policy.retry_prefix):
+    if task and redrive_dead(
+        tx, task, reason, operating_policy, instruction=_instruction(tx, [task.id], operating_policy)
+    ):
         return Retried.DONE
     return Retried.BEFORE if task and task.status in ACTIVE_STATUSES else Retried.IMPOSSIBLE
+
+
+def _instruction(tx: Transaction, work_ids: Sequence[str], operating_policy: OperatingPolicy) -> str | None:
+    """Returns what a retried agent is told. A resume goes on, and begins nothing anew."""
+    return None if requests.undelivered(tx, work_ids) else operating_policy.retry_prefix
 
 
 def _redrive_entries(
@@ -443,10 +450,11 @@ def _redrive_entries(
     """Redrives the messages of a run. Locks all messages before the first queue head."""
     found = [inbox.locked(tx, inbox_message_id) for inbox_message_id in sorted(run.inbox_message_ids)]
     inbox_messages = [inbox_message for inbox_message in found if inbox_message]
+    instruction = _instruction(tx, run.inbox_message_ids, operating_policy)
     redriven = [
         inbox_message
         for inbox_message in inbox_messages
-        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason, instruction=operating_policy.retry_prefix)
+        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason, instruction=instruction)
     ]
     for inbox_message in redriven:
         show_anew(tx, thread, inbox_message, operating_policy.reactions)
