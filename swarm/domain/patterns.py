@@ -21,7 +21,7 @@ _PER_STEP: Final = 500  # states that the engine visits in the time of a step
 _COMPILING: Final = 1000  # a state costs as much to make as to visit for this many characters
 _TOKEN: Final = re.compile(
     r"(?P<unknown>\(\?[a-zA-Z-]*x)|(?P<open>\()|(?P<close>\))|(?P<repeat>\{(\d+)(,(\d*))?\})"
-    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<escape>\\(?:[pPxuU]\{[^}]*\}|.))|.",
+    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<escape>\\(?:[pPxuU]\{[^}]*\}|[pP]?.))|(?P<loop>[?*+])|.",
     re.DOTALL,
 )
 
@@ -47,12 +47,16 @@ def fits_pattern(pattern: str, text: str, steps: WorkLimit | None = None) -> boo
     """Whether a part of a text matches a regular expression.
 
     An expression that the engine does not support, such as one that looks ahead, fits: only its author can check it.
-    The engine needs time in proportion to the text and to the size of the expression. Raises TooCostly if that is more
-    than what is left of ``steps``.
+    The engine needs time in proportion to the text, in bytes, and to the size of the expression. Raises TooCostly if
+    that is more than what is left of ``steps``.
     """
-    (steps or WorkLimit()).spend(1 + _states(pattern) * (_COMPILING + len(text)) / _PER_STEP)
+    (steps or WorkLimit()).spend(1 + _states(pattern) * (_COMPILING + _bytes(text)) / _PER_STEP)
     kind = _compiled(pattern)
     return kind is None or is_valid(kind, text)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
 
 
 def is_valid(kind: TypeAdapter[Any], value: object) -> bool:
@@ -88,6 +92,10 @@ def _states(pattern: str) -> int:
         if token["open"]:
             groups.append(0)
             continue
+        if token["loop"]:  # what it repeats may be repeated again
+            last += 1
+            groups[-1] += 1
+            continue
         if token["repeat"]:
             low, _, high = token["repeat"][1:-1].partition(",")
             last, before = min(last * max(int(low[:6]), int(high[:6] or 0), 1), _NEVER), last
@@ -96,7 +104,8 @@ def _states(pattern: str) -> int:
         if token["close"]:
             last = groups.pop() if len(groups) > 1 else 0
         else:
-            wide = token["escape"] or (token["set"] and ("\\" in token["set"] or token["set"].startswith("[^")))
-            last = _UNICODE if wide or token[0] == "." else 1
+            text = token[0]
+            is_narrow = text.isascii() and "\\" not in text and not text.startswith("[^")
+            last = _bytes(text) if len(text) == 1 and text != "." else 1 if token["set"] and is_narrow else _UNICODE
         groups[-1] += last
     return sum(groups)

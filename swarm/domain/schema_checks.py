@@ -34,8 +34,12 @@ _SHAPES: Final = {
     **dict.fromkeys(("required", "enum", "allOf", "anyOf", "oneOf", "prefixItems"), list),
 }
 
-_steps: ContextVar[tuple[WorkLimit, Mapping[int, int]]] = ContextVar("schema_steps")
-"""The work that is left for the check that runs, and the sizes of all its containers by id."""
+_IDS: Final = ("$id", "id")
+
+_steps: ContextVar[tuple[WorkLimit, Mapping[int, int], bool]] = ContextVar("schema_steps")
+"""The work that is left for the check that runs, the sizes of all its containers by id, and whether a part of the
+schema has an id of its own: each reference then makes the library look through the whole schema.
+"""
 
 
 class Unusable(Exception):
@@ -53,6 +57,7 @@ class SchemaCheck:
         self._steps = steps or WorkLimit()
         self._sizes: dict[int, int] = {}
         self._kept: list[Any] = []  # the measured schema, then the rest, so that no other object gets one of the ids
+        self._has_ids = False
         self._schema = schema
         self._dialect = dialect if isinstance(dialect, str) else ""
 
@@ -65,7 +70,7 @@ class SchemaCheck:
         value = self._measured(value)
         part = self._kept[0] if part is None else self._measured(part, is_schema=True)
         self._kept += [value, part]
-        token = _steps.set((self._steps, self._sizes))
+        token = _steps.set((self._steps, self._sizes, self._has_ids))
         try:
             validator = _limited(self._dialect)(self._kept[0], registry=Registry())
             return list(validator.evolve(schema=part).iter_errors(value))
@@ -90,6 +95,7 @@ class SchemaCheck:
             return value
         copy: Any
         if isinstance(value, Mapping):
+            self._has_ids |= is_schema and depth > 0 and any(isinstance(value.get(name), str) for name in _IDS)
             is_named = is_schema and isinstance(value.get("$schema"), str)
             names = [name for name in value if not (is_named and name == "$schema")]
             copy = {name: self._measured(value[name], depth + 1, is_schema=is_schema) for name in names}
@@ -115,8 +121,8 @@ def _paid(name: str, check: _Keyword) -> _Keyword:
     def paid(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
         if name in _LEFT_OUT or (name == "additionalProperties" and _NAMES in schema):
             return
-        steps, sizes = _steps.get()
-        steps.spend(_price(name, wanted, value, sizes))
+        steps, sizes, has_ids = _steps.get()
+        steps.spend(_price(name, wanted, value, sizes, has_ids=has_ids))
         if not isinstance(wanted, _SHAPES.get(name, object)):
             raise Unusable(f"{name} is no {_SHAPES[name].__name__}")
         for error in check(validator, wanted, value, schema) or ():
@@ -126,12 +132,12 @@ def _paid(name: str, check: _Keyword) -> _Keyword:
     return paid
 
 
-def _price(name: str, wanted: Any, value: Any, sizes: Mapping[int, int]) -> float:
+def _price(name: str, wanted: Any, value: Any, sizes: Mapping[int, int], *, has_ids: bool) -> float:
     """Returns the steps of one keyword itself. Messages hold the schema and the value in full."""
     size = sizes.get(id(wanted), _length(wanted))
     if name in _PER_ITEM:
         return 1 + (len(value) if isinstance(value, list | dict) else 0) * (1 + size / 500)
-    if name == "$ref" and not str(wanted).startswith("#/"):  # an anchor is looked for in the whole schema
+    if name == "$ref" and (has_ids or not str(wanted).startswith("#/")):  # looked for in the whole schema
         size = 10 * sum(sizes.values())
     return 1 + (size + sizes.get(id(value), _length(value))) / 500
 

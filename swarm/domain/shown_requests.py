@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from swarm.domain.model.requests import Asker, FileDiff, HumanRequest, ToolRequest
-from swarm.domain.text.characters import MAX_INDENTATION, marked
+from swarm.domain.text.characters import MAX_INDENTATION, has_one_line_ending, marked
 from swarm.domain.text.diffs import changed_lines, lines_of, unified
 from swarm.domain.text.secrets import hidden_parts, is_hiding
 
@@ -83,16 +83,17 @@ class Reader:
 
     def __init__(self, *, reveals: bool = False, hides: bool = True) -> None:
         self.is_whole = True
-        self._seen: set[str] = set()
+        self._seen: dict[str, str] = {}
         self._reveals = reveals
         self._hides = hides and is_hiding()
 
-    def text(self, text: str, name: str = "", *, is_line: bool = False) -> str:
+    def text(self, text: str, name: str = "", *, is_line: bool = False, is_part: bool = False) -> str:
         """Returns a text without its secrets, with everything that cannot be seen named. ``name`` is that of its
-        argument, which may make it a secret as a whole.
+        argument, or of what it is a part of, which may make it a secret as a whole.
         """
         if text and self._hides and _SECRET_NAME.search(name):
-            return self._hidden(text, is_plain=bool(_PLAIN_SECRET.fullmatch(text)), is_line=is_line)
+            is_plain = not is_part and bool(_PLAIN_SECRET.fullmatch(text))
+            return self._hidden(text, is_plain=is_plain, is_line=is_line)
         shown, at = "", 0
         for begin, end, is_plain in hidden_parts(text) if self._hides else ():
             shown += marked(text[at:begin], is_line=is_line or at > 0)
@@ -108,49 +109,62 @@ class Reader:
         """Yields the lines of a diff. A text of which it shows every line is not repeated by `json`."""
         old = diff.old or ""
         changes = unified(old, diff.new)
+        lines = "\n".join(changes)
+        if has_one_line_ending(old) and has_one_line_ending(diff.new):
+            lines = lines.replace("\r\n", "\n")
         is_converted = bool(old) and ("\r\n" in old) != ("\r\n" in diff.new)
         note = " (new)" if diff.old is None else " (other line endings)" if is_converted else ""
         yield f"File: {self.line(diff.path)}{note}"
+        lines = "\n".join(changes)
+        if has_one_line_ending(old) and has_one_line_ending(diff.new):
+            lines = lines.replace("\r\n", "\n")
         if changes or old == diff.new:
-            yield self.text("\n".join(changes)) or "(no change)"
+            yield self.text(lines) or "(no change)"
         if old and diff.new and old.endswith("\n") != diff.new.endswith("\n"):
             yield f"(now with{'out' if old.endswith(chr(10)) else ''} a line break at the end)"
-        for text, signs in ((old, " -"), (diff.new, " +")):
+        for text, signs, age in ((old, " -", "old"), (diff.new, " +", "new")):
             if len(text) > _SHORT and len(lines_of(text)) == sum(line[0] in signs for line in changes):
-                self._seen.add(text)
+                self._seen.setdefault(text, f"⟨the {age} text of {self.line(diff.path)}, as above⟩")
 
-    def json(self, value: object, name: str = "", depth: int = 1) -> str:
-        """Returns a value as JSON whose texts of several lines stand below their names, behind a bar."""
+    def json(self, value: object, name: str = "", depth: int = 1, *, is_part: bool = False) -> str:
+        """Returns a value as JSON whose texts of several lines stand below their names, behind a bar.
+
+        ``is_part``: the name is that of a list or an object which holds the value. Its parts may be a command's words.
+        """
         pad = "  " * min(depth, MAX_INDENTATION // 2 - 1)
+        is_secret = bool(_SECRET_NAME.search(name))
         match value:
             case str():
-                return self._json_text(value, name, pad)
+                return self._json_text(value, name, pad, is_part=is_part)
             case Mapping() if value:
-                shown = ((self._quoted(key), self.json(one, str(key), depth + 1)) for key, one in value.items())
+                shown = (
+                    (self._quoted(key), self.json(one, name if is_secret else str(key), depth + 1, is_part=is_secret))
+                    for key, one in value.items()
+                )
                 parts = [f"{key}:{'' if text.startswith(chr(10)) else ' '}{text}" for key, text in shown]
                 return f"{{\n{_listed(parts, pad)}\n{pad[2:]}}}"
             case list() | tuple() if value:
-                parts = [self.json(one, name, depth + 1) for one in value]
+                parts = [self.json(one, name, depth + 1, is_part=True) for one in value]
                 line = f"[{', '.join(parts)}]"
                 if len(line) <= _MAX_LINE_CHARACTERS and "\n" not in line:
                     return line
                 return f"[\n{_listed(parts, pad)}\n{pad[2:]}]"
-            case int() if _SECRET_NAME.search(name) and not isinstance(value, bool) and "token" not in name.casefold():
-                return self._quoted(str(value), name)
+            case int() if is_secret and not isinstance(value, bool) and "token" not in name.casefold():
+                return self._quoted(str(value), name, is_part=is_part)
         return json.dumps(value, ensure_ascii=False, default=str)
 
-    def _json_text(self, text: str, name: str, pad: str) -> str:
+    def _json_text(self, text: str, name: str, pad: str, *, is_part: bool) -> str:
         if text in self._seen:
-            return "⟨as above⟩"
+            return self._seen[text]
         if "\n" not in text:
-            return self._quoted(text, name)
-        shown = self.text(text, name)
+            return self._quoted(text, name, is_part=is_part)
+        shown = self.text(text, name, is_part=is_part)
         if "\n" not in shown:
             return json.dumps(shown, ensure_ascii=False)
         return "".join(f"\n{pad}│ {line}" for line in shown.split("\n"))
 
-    def _quoted(self, text: object, name: str = "") -> str:
-        return json.dumps(self.text(str(text), name, is_line=True), ensure_ascii=False)
+    def _quoted(self, text: object, name: str = "", *, is_part: bool = False) -> str:
+        return json.dumps(self.text(str(text), name, is_line=True, is_part=is_part), ensure_ascii=False)
 
     def _hidden(self, text: str, *, is_plain: bool, is_line: bool) -> str:
         if is_plain:
@@ -352,9 +366,10 @@ def _edit(diffs: Sequence[FileDiff]) -> str:
 
 def _command(tool: ToolRequest) -> str | None:
     """Returns the command of a call that runs one in a shell."""
-    given = tool.arguments.get("command", tool.arguments.get("cmd"))
-    if tool.name.casefold() not in _SHELLS:
+    found = [value for name, value in tool.arguments.items() if name.casefold() in ("command", "cmd")]
+    if tool.name.casefold() not in _SHELLS or len(found) != 1:
         return None
+    (given,) = found
     words = _words(given)
     if words:
         is_wrapped = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS and words[1] in ("-c", "-lc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from sqlalchemy import Text, bindparam, insert, or_, select, update
 
@@ -15,6 +16,8 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
 from swarm.store.tables import agents
 from swarm.store.tables.requests import audit, grants
+
+_MOST_GRANTS: Final = 1_000  # of one agent and tool that are compared with a request: everybody may have their own
 
 _g, _l = grants.c, audit.c
 _name = select(agents.c.name)
@@ -86,7 +89,7 @@ def use(
 ) -> Grant | None:
     """Returns a valid grant for a tool in a thread that fits, and counts its use; None if there is none."""
     names = {"tool": tool_key(tool), "spelt": tool}
-    for row in _FOR.all(tx, agent_id=agent_id, **names, thread_id=thread_id, now=tx.now, n=10):
+    for row in _FOR.all(tx, agent_id=agent_id, **names, thread_id=thread_id, now=tx.now, n=_MOST_GRANTS):
         if fits(_grant(row)) and _USE.run(tx, grant_id=row["id"], now=tx.now):
             return _grant(row)
     return None

@@ -97,8 +97,9 @@ _UNAPPROVED = Statement(
     _all.where(
         _r.agent_id == bindparam("agent_id"),
         _r.thread_id == bindparam("thread_id", type_=Text),
-        _r.ended_at >= bindparam("since"),
-        _r.status.in_(
+        _is_open
+        | (_r.ended_at >= bindparam("since"))
+        & _r.status.in_(
             [literally(status) for status in (RequestStatus.REJECTED, RequestStatus.EXPIRED, RequestStatus.CANCELLED)]
         ),
     ).order_by(_r.id)
@@ -292,7 +293,9 @@ def is_any_sent(tx: Transaction, work_id: str) -> bool:
 
 
 def unapproved(tx: Transaction, waiting: Waiting, since: int) -> list[HumanRequest]:
-    """Returns the agent's requests in the thread of a piece of work that ended since a time without an approval."""
+    """Returns the agent's requests in the thread of a piece of work that are open, or ended since a time without an
+    approval.
+    """
     rows = _UNAPPROVED.all(tx, agent_id=waiting.agent_id, thread_id=waiting.thread_id, since=since)
     return _with_answers(tx, rows)
 

@@ -151,10 +151,35 @@ def test_a_run_that_waits_for_nothing_that_can_be_answered_has_failed(outcome: o
     assert "waiting for an answer" in told.message
 
 
-def test_several_interrupts_are_all_asked_within_reason() -> None:
-    (told,) = translated(interrupt(*({"id": str(n), "reason": "r"} for n in range(500))))
+def test_several_interrupts_are_all_asked_or_none() -> None:
+    (told,) = translated(interrupt(*({"id": str(n), "reason": "r"} for n in range(20))))
     assert isinstance(told, Interrupted)
     assert [asked.id for asked in told.asked] == [str(n) for n in range(20)]
+    assert why_unaskable(told.asked) is None
+
+
+@pytest.mark.req("HITL-10")
+@pytest.mark.parametrize("key", ["action_requests", "tool_approvals", "interrupts"])
+@pytest.mark.parametrize("last", [{"name": "rm", "tool_name": "rm"}, "rm"])
+def test_a_call_that_is_not_shown_is_not_approved_with_others(key: str, last: object) -> None:
+    calls: list[object] = [{"name": "ls", "tool_name": "ls"} for _ in range(20)]
+    for more in [[*calls, last], *([[calls[0], last]] if last == "rm" else [])]:
+        payload = {key: more, "tool_name": "ls"}
+        one = {"id": "i1", "reason": "tool_approval", "payload": payload, "message": "May I?"}
+        several = [{"id": str(n), "reason": "r"} for n in range(21)]
+        (told,) = translated(interrupt(*(several if key == "interrupts" else [one])))
+        assert isinstance(told, Interrupted)
+        assert "the agent asks" in (why_unaskable(told.asked) or "")
+
+
+@pytest.mark.req("HITL-09")
+def test_different_questions_with_one_id_are_refused() -> None:
+    (told,) = translated(interrupt(*({"id": "1", "reason": "r", "message": text} for text in ("Push?", "Delete?"))))
+    assert isinstance(told, Interrupted)
+    assert "with the same id" in (why_unaskable(told.asked) or "")
+    (told,) = translated(interrupt(*({"id": "1", "reason": "r", "message": "Push?"} for _ in range(2))))
+    assert isinstance(told, Interrupted)
+    assert why_unaskable(told.asked) is None
 
 
 @pytest.mark.parametrize("huge", [{"x": "y" * 500_000}, json.loads("[" * 150 + "]" * 150), {"x": 2**70}])

@@ -168,6 +168,22 @@ async def test_two_questions_of_one_run_and_other_arguments_are_questions_of_the
     assert len(ids) == 2
 
 
+@pytest.mark.req("HITL-09")
+async def test_who_waits_for_an_approval_does_not_approve_the_same_tool_with_other_arguments(
+    asking: Asking, world: World
+) -> None:
+    await asking.ask(tool=DEPLOY, policy=FOUR_EYES)
+    await world.says("interesting", thread=asking.root, by=BOB)
+    other = await work_of(world, asking.lead)
+    varied = ToolRequest(name="Deploy", arguments={"to": "production", "dry": False})
+    again = await asking.ask(other, key="q2", tool=varied, policy=FOUR_EYES)
+    assert again.requesters == (BOB, ALICE)
+    with pytest.raises(Forbidden):
+        await asking.decide(again, by=ALICE)
+    own = await asking.ask(other, key="q3", tool=replace(varied, arguments={}))
+    assert own.requesters == (BOB,)
+
+
 # What waits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import warnings
 from dataclasses import replace
@@ -23,6 +24,7 @@ from swarm.domain.model.requests import (
     FormField,
     HumanDecision,
     HumanRequest,
+    NewRequest,
     RequestAnswer,
     RequestStatus,
     ResumeStatus,
@@ -34,6 +36,8 @@ from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.shown_requests import HIDDEN
 from swarm.services.requests import deciding
+from swarm.services.requests.human_requests import AskedWork
+from swarm.slack.outgoing.request_cards import request_blocks
 from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from tests.services.test_requests import FORM, PUSH, Asking
@@ -42,7 +46,7 @@ from tests.support.live import Scripted, ends, hired, playing, says
 from tests.support.scan import places_of
 from tests.support.schema_bombs import BOMBS, HARMLESS
 from tests.support.tasks import asked_and_handed, is_work, work_of
-from tests.support.world import BOT, World, delete
+from tests.support.world import BOT, World, delete, holding
 
 D = HumanDecision
 DAY = 24 * 3600
@@ -228,8 +232,9 @@ async def test_changed_arguments_that_cannot_be_stored_are_invalid(asking: Askin
         (Asked(id="i", prompt="?", tool=ToolRequest(name="t", arguments={"a": 10**30})),),
         (Asked(id="i", prompt="\ud800?"),),
         (Asked(id="i\0", prompt="?"),),
+        (Asked(id="i", prompt="Push?"), Asked(id="i", prompt="Delete?")),
     ],
-    ids=["many", "names", "long", "number", "surrogate", "nul"],
+    ids=["many", "names", "long", "number", "surrogate", "nul", "ids"],
 )
 async def test_a_run_whose_question_cannot_be_shown_fails_once_and_says_why(
     asked: tuple[Asked, ...], world: World
@@ -362,6 +367,67 @@ async def test_a_button_that_the_request_does_not_have_is_an_attempt_in_the_audi
     assert await asking.audit() == ["asked", "refused"]
 
 
+# Several people about one call
+
+
+@pytest.mark.req("HITL-03", "HITL-04")
+@pytest.mark.parametrize("first", [D.APPROVE, D.EDIT])
+async def test_what_the_first_person_approved_is_not_changed_by_the_second(
+    first: HumanDecision, asking: Asking, world: World
+) -> None:
+    request = await asking.ask(
+        tool=PUSH, decisions=(D.APPROVE, D.EDIT, D.REJECT), policy=DecisionPolicy(users=("U2", "U3"), need=2)
+    )
+    approved = {"branch": "main" if first is D.APPROVE else "dev", "force": False}
+    await asking.decide(request, first, by="U2", arguments=approved)
+    now = await asking.now(request)
+    assert "Change arguments" not in json.dumps(request_blocks(now))
+    for decision in (D.EDIT, D.APPROVE):
+        with pytest.raises(Conflict, match=r"Somebody has approved|not the arguments that were shown"):
+            await asking.decide(request, decision, by="U3", arguments={"branch": "main", "force": True})
+    await asking.decide(request, by="U3", arguments=approved)
+    again = await work_of(world, asking.lead)
+    (told,) = again.requests
+    assert (told.arguments or (told.tool and dict(told.tool.arguments))) == approved
+
+
+@pytest.mark.req("HITL-03")
+async def test_an_approval_and_a_change_at_once_do_not_approve_the_change(asking: Asking, world: World) -> None:
+    request = await asking.ask(
+        tool=PUSH, decisions=(D.APPROVE, D.EDIT, D.REJECT), policy=DecisionPolicy(users=("U2", "U3"), need=2)
+    )
+    changed = {"branch": "dev", "force": False}
+    shown = dict(PUSH.arguments)
+    results = await asyncio.gather(
+        asking.decide(request, by="U2", arguments=shown),
+        asking.decide(request, D.EDIT, by="U3", arguments=changed),
+        return_exceptions=True,
+    )
+    assert [type(one) for one in results if isinstance(one, BaseException)] == [Conflict]
+    assert (await asking.now(request)).is_open
+
+
+# Ids of the asker
+
+
+@pytest.mark.req("HITL-04", "HITL-09")
+async def test_an_id_that_is_used_for_another_call_does_not_return_its_approval(asking: Asking, world: World) -> None:
+    async def ask(trigger: Trigger, **new: Any) -> HumanRequest:
+        caller = replace(holding(trigger, asking.lead), request_id="1")
+        work = AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
+        return await world.services.requests.ask(caller, work, NewRequest(key="k", **new), wait=False)
+
+    request = await ask(asking.trigger, title="May I?", tool=PUSH)
+    await asking.decide(request)
+    again = await work_of(world, asking.lead)
+    other = ToolRequest(name="git_push", arguments={"branch": "main", "force": True})
+    for new in ({"title": "May I?", "tool": other}, {"title": "May I?"}, {"title": "Delete it?", "prompt": "All."}):
+        with pytest.raises(Conflict, match="used for another one"):
+            await ask(again, **new)
+    assert (await ask(again, title="May I push?", tool=PUSH)).status is RequestStatus.APPROVED  # only said differently
+    assert len(await world.services.requests.latest(None, 9)) == 1
+
+
 # Grants
 
 
@@ -389,6 +455,18 @@ async def test_a_grant_counts_under_the_policy_under_which_it_was_given(asking: 
 
 
 @pytest.mark.req("HITL-07")
+async def test_the_grant_of_the_twelfth_person_counts_as_well(asking: Asking, world: World) -> None:
+    people = [f"U{number}" for number in range(1, 13)]
+    for person in people:
+        await world.answers(asking.lead, asking.trigger, "Hello.")
+        await world.says("push", thread=asking.root, by=person)
+        asking.trigger = await work_of(world, asking.lead)
+        request = await asking.ask(key=person, tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS))
+        await asking.decide(request, D.APPROVE_ALWAYS, by=person)
+        asking.trigger = await work_of(world, asking.lead)
+    assert (await asking.ask(key="again", tool=PUSH)).status is RequestStatus.APPROVED
+
+
 async def test_a_grant_fills_in_no_form(asking: Asking) -> None:
     await asking.decide(await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS)), D.APPROVE_ALWAYS)
     await asking.begin()

@@ -70,6 +70,13 @@ BOMBS: Final[dict[str, tuple[Schema, dict[str, Any]]]] = {
         },
         _KNOWN,
     ),
+    "references of a part with an id": (
+        {
+            **_of_a({"items": {"$id": "http://part/", "$ref": "#/$defs/x", "$defs": {"x": {"type": "integer"}}}}),
+            "$defs": {str(n): {"type": "string"} for n in range(3000)},
+        },
+        {"a": list(range(3000))},
+    ),
     "required": ({"type": "object", "required": [str(n) for n in range(50_000)]}, _KNOWN),
     "errors from below": (
         {**_of_a({"$ref": "#/$defs/a"}), "$defs": {"a": {"items": {"$ref": "#/$defs/a"}, "type": ["array", "null"]}}},
@@ -119,6 +126,11 @@ PATTERNS: Final = (
     "[^a]{0,999}" * 20,
     r"(\w*)*" * 500,
     "[a-z&&[^aeiou]]{99}",
+    r"\pL{100}",
+    r"(?:\pL*+{8}+{8})\d",
+    "[é-ჿ]?{60}x",
+    "é?{600}x",
+    "(?:a?+{9}+{9}+{9}+{9}x)",
     "(?x)a # a comment with ( in it\n{9999}",
 )
 """Patterns that nobody compares with a text of ten thousand characters."""

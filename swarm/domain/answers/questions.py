@@ -7,6 +7,7 @@ instead of these fields.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 from swarm.domain.answers.events import Asked, Decided
@@ -63,7 +64,9 @@ def request_of(asked: Asked, key: str, policy: DecisionPolicy = BY_REQUESTER) ->
 def why_unaskable(asked: Sequence[Asked]) -> str | None:
     """Returns why people cannot be asked the questions of a run; None if they can."""
     if len(asked) > MAX_OPEN_PER_WORK:
-        return f"the agent asks {len(asked)} questions at once, and at most {MAX_OPEN_PER_WORK} can be shown"
+        return f"the agent asks more than {MAX_OPEN_PER_WORK} questions at once, and people are shown no more"
+    if any(one != other for one, other in combinations(asked, 2) if one.id == other.id):
+        return "the agent asks different questions with the same id, so that one answer would count for all of them"
     for question in asked:
         if question.problem:
             return f"the agent asks something that cannot be shown to people ({question.problem})"

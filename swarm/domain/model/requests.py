@@ -391,6 +391,17 @@ class HumanRequest:
         return self.run_id is not None and self.asker is Asker.DURABLE
 
     @property
+    def is_approved_by_some(self) -> bool:
+        """Whether somebody has approved it, also if more people have to: what they approved stays as it is."""
+        return any(answer.decision is not HumanDecision.REJECT for answer in self.answers)
+
+    @property
+    def offered(self) -> tuple[HumanDecision, ...]:
+        """The decisions that people can choose now. Where no other one approves, an edit without a change does."""
+        stays = self.is_approved_by_some and HumanDecision.APPROVE in self.decisions
+        return tuple(one for one in self.decisions if not (stays and one is HumanDecision.EDIT))
+
+    @property
     def question(self) -> str:
         """The prompt, unless the title says the same."""
         return "" if self.prompt.strip() == self.title else self.prompt

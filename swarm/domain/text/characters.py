@@ -22,6 +22,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Final
 
 _BREAKS: Final = "\r\v\f\x85\u2028\u2029"
@@ -65,6 +66,10 @@ _UNSEEN: Final = re.compile(
     "\\ue000-\\uf8ff\\U000f0000-\\U0010ffff\\u27e8])(?P=one)*"
 )
 """What `marked` names: also blanks beyond ASCII, private characters, and the bracket that opens its own marks."""
+
+_STACK: Final = re.compile(r"[^\w\x00-\x7f]{5,}")
+_MAX_STACK: Final = 4
+"""The maximum number of marks on one letter, which `marked` leaves. More of them cover the lines around."""
 
 _EMPTY_LINES: Final = re.compile(r"^(?:[ \t]*\n){4,}", re.MULTILINE)
 _MANY_BLANKS: Final = re.compile(r"[ \t]{5,}")
@@ -182,14 +187,31 @@ def marked(text: str, *, is_line: bool = False) -> str:
 
     ``⟨700 × space⟩`` stands for more than 16 blanks in a row (40 at the beginning of a line, where a tab counts as 4),
     ``⟨9 × empty line⟩`` for more than 3 empty lines, ``⟨U+202E right-to-left override⟩`` for a character that cannot be
-    seen, for a blank that is not ASCII, and for ``⟨`` itself. ``is_line``: the text begins inside of a line.
+    seen, for a blank that is not ASCII, for the fifth mark on a letter, and for ``⟨`` itself. ``is_line``: the text
+    begins inside of a line.
     """
     if text.isascii() and text.isprintable() and "     " not in text:
         return text
-    text = text.replace("\r\n", "\n")
+    if has_one_line_ending(text):
+        text = text.replace("\r\n", "\n")
     if not text.isascii() or not text.isprintable():
-        text = _EMPTY_LINES.sub(_empty_lines, _UNSEEN.sub(_named, text))
+        text = _EMPTY_LINES.sub(_empty_lines, _STACK.sub(_lower, _UNSEEN.sub(_named, text)))
     return _MANY_BLANKS.sub(lambda run: _blanks(run, is_line=is_line), text)
+
+
+def has_one_line_ending(text: str) -> bool:
+    """Whether all lines end alike, so that nothing is lost if their endings are not shown."""
+    return text.count("\r\n") in (0, text.count("\n"))
+
+
+def _lower(stack: re.Match[str]) -> str:
+    """Names the marks on a letter that are too many."""
+    shown = ""
+    for is_mark, run in groupby(stack.group(), key=lambda one: unicodedata.category(one) in ("Mn", "Me")):
+        found = "".join(run)
+        most = _MAX_STACK if is_mark else len(found)
+        shown += found[:most] + "".join(_name(one, len([*same])) for one, same in groupby(found[most:]))
+    return shown
 
 
 def _named(run: re.Match[str]) -> str:

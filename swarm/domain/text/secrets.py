@@ -227,7 +227,8 @@ def hidden_parts(text: str) -> list[HiddenPart]:
 
 def _is_plain(value: str, kind: _SecretPattern) -> bool:
     """Whether a secret is the value of a token, or a whole token after a name: "Bearer ghp_…"."""
-    return bool(_PLAIN.fullmatch(value)) and (kind in _TOKENS or any(_is_whole(value, token) for token in _TOKENS))
+    is_token = bool(_PLAIN.fullmatch(value)) and not _HOST.search(value)
+    return is_token and (kind in _TOKENS or any(_is_whole(value, token) for token in _TOKENS))
 
 
 def _is_whole(value: str, token: _SecretPattern) -> bool:
@@ -237,6 +238,7 @@ def _is_whole(value: str, token: _SecretPattern) -> bool:
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.+=-]{1,256}")
+_HOST: Final = re.compile(r"\.(?:[A-Za-z]{2,24}|xn--[A-Za-z0-9-]+)\Z")  # ends like the name of a host
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

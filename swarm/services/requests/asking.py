@@ -78,12 +78,18 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     """Asks people, unless the same was asked before: then the existing request is returned. Later work that asks what
     is open in its thread waits for the end of that request, without a card.
 
-    Raises Invalid for a request that people could not answer, and Conflict for too many open requests of the work.
+    Raises Invalid for a request that people could not answer, and Conflict for too many open requests of the work, and
+    for an id that was used for another question.
     """
     before = requests.of_key(tx, new.key)
     if before and before.is_open and before.asker is Asker.LIVE and before.lease_token != waiting.lease_token:
         cancel(tx, before, "the call that waited for it has ended")
     elif before:
+        if not _is_same_question(before, new):  # models reuse ids such as "1"
+            raise Conflict(
+                "The id of this question was used for another one, so nothing was asked.",
+                hint="Give each question an id of its own.",
+            )
         return (before.joins and before.is_open and requests.get(tx, before.joins)) or before
     check_new(new)
     open_before = _asked_before(tx, new, waiting)
@@ -184,7 +190,10 @@ def _asked_before(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRe
 
 
 def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str, ...]:
-    """Returns everybody whose messages the work answers, or who lately asked for the same tool without approval."""
+    """Returns everybody whose messages the work answers, or who lately asked for the same tool without approval.
+
+    Under four eyes also who waits for an approval of the same tool: other arguments must not make them a second pair.
+    """
     messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in waiting.inbox_message_ids]
     task = tasks.get(tx, waiting.task_id) if waiting.task_id else None
     for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
@@ -194,7 +203,8 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
     people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
     tool = _tool_of(new)
     for earlier in requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if tool else ():
-        people += earlier.requesters if _tool_of(earlier) == tool else ()
+        counts = _tool_of(earlier) == tool and (not earlier.is_open or new.policy.not_requester)
+        people += earlier.requesters if counts else ()
     return tuple(dict.fromkeys(people))
 
 
@@ -205,6 +215,13 @@ def _creating(tx: Transaction, task: Task) -> tuple[str, ...]:
         if run.agent_id == task.created_by and run.started_at <= task.created_at <= ended_at:
             return run.inbox_message_ids
     return ()
+
+
+def _is_same_question(before: HumanRequest, new: NewRequest) -> bool:
+    """Whether a question is the one that was asked before: the same call, or without a call the same words."""
+    if before.tool or new.tool:
+        return _call(before.tool) == _call(new.tool)
+    return (before.title, before.prompt, before.fields) == (new.title, new.prompt, new.fields)
 
 
 def _tool_of(question: HumanRequest | NewRequest) -> str | None:

@@ -38,7 +38,7 @@ from swarm.domain.model.threads import Author, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
-from swarm.domain.shown_requests import has_read
+from swarm.domain.shown_requests import has_read, waiting_call
 from swarm.services.requests.asking import eligible_now, ended, lock_work, refresh_cards
 from swarm.services.requests.budgets import settle_budget
 from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT, Standings, limited_since
@@ -56,6 +56,7 @@ _NOT_FOR_ALL: Final = (
     "call, or allow it for your own work."
 )
 _NOT_YOUR_WORK: Final = "Only who asked for this can allow it for their own work. You can approve this call."
+_APPROVED_AS_IT_IS: Final = "Somebody has approved this call, so its arguments cannot be changed any more."
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _log = structlog.get_logger(__name__)
@@ -257,12 +258,15 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
         values = filled.values
     elif wish.values and not request.fields:
         return _invalid(dict.fromkeys(wish.values, "there is no such field"))
-    if wish.decision is HumanDecision.EDIT and request.tool:
-        edits = _edited(request.tool, wish.arguments or _NOTHING)
+    call = waiting_call(request)
+    if wish.decision is HumanDecision.EDIT and call:
+        edits = _edited(call, wish.arguments or _NOTHING)
         if isinstance(edits, SwarmError):
             return edits
+        if request.is_approved_by_some and dict(edits) != dict(call.arguments):
+            return Conflict(_APPROVED_AS_IT_IS, hint="Approve it as it is, or reject it.")
         arguments = edits
-    elif wish.arguments is not None and request.tool and dict(wish.arguments) != dict(request.tool.arguments):
+    elif wish.arguments is not None and call and dict(wish.arguments) != dict(call.arguments):
         return Conflict(
             "These are not the arguments that were shown, so nothing was approved.",
             hint="Decide 'edit' to change the arguments.",
@@ -274,7 +278,8 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
 
 def _question(request: HumanRequest) -> tuple[object, ...]:
     """Returns everything with which an answer is compared."""
-    return request.fields, request.tool, request.decisions, request.entered is None
+    approved = request.is_approved_by_some
+    return request.fields, waiting_call(request), request.decisions, request.entered is None, approved
 
 
 def _edited(tool: ToolRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | SwarmError:

@@ -123,7 +123,7 @@ def is_inline(request: HumanRequest) -> bool:
 
 
 def _buttons(request: HumanRequest, *, has_form: bool, fits: bool) -> list[Block]:
-    shown = [decision for decision in _ORDER if decision in request.decisions]
+    shown = [decision for decision in _ORDER if decision in request.offered]
     row, grants = [], _grants(request)
     if has_form or not fits:
         shown = [decision for decision in shown if decision is _D.REJECT or (fits and decision not in _FILLED_IN)]

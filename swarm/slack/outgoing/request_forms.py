@@ -17,7 +17,7 @@ import orjson
 from swarm.domain.button_actions import FORM_ACTION
 from swarm.domain.edited_arguments import argument_fields
 from swarm.domain.model.requests import APPROVALS, FieldType, FormField, HumanDecision, HumanRequest
-from swarm.domain.shown_requests import PartKind, Reader, reading_pages, shown_texts
+from swarm.domain.shown_requests import PartKind, Reader, reading_pages, shown_texts, waiting_call
 from swarm.domain.text.characters import marked
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
@@ -75,7 +75,7 @@ def argument_key(request: HumanRequest, name: str) -> str:
 
 def unchangeable(request: HumanRequest) -> tuple[str, ...]:
     """Returns the names of the arguments that cannot be changed in a form."""
-    fields = argument_fields(request.tool) if request.tool else ()
+    fields = argument_fields(call) if (call := waiting_call(request)) else ()
     return tuple(field.name for field in fields if not _is_changeable(field))
 
 
@@ -86,7 +86,7 @@ def split_values(request: HumanRequest, values: Mapping[str, Any]) -> tuple[dict
     """
     own = {field.name: values[field.name] for field in request.fields if field.name in values}
     given: dict[str, Any] = {}
-    for field in argument_fields(request.tool) if request.tool else ():
+    for field in argument_fields(call) if (call := waiting_call(request)) else ():
         entered = values.get(argument_key(request, field.name))
         was_shown = _is_changeable(field) and shown_value(field, {}) is not None
         given[field.name] = field.default if entered in (None, "", []) and not was_shown else entered
@@ -143,7 +143,7 @@ def form_view(
     blocks += [block for field in found[page - 1] for block in _field_blocks(field, values, problems)]
     if decision is _D.EDIT and page == len(texts) + 1:
         blocks += _unchangeable(request)
-    can_edit = may_decide and page == len(texts) and decision is _D.APPROVE and _D.EDIT in request.decisions
+    can_edit = may_decide and page == len(texts) and decision is _D.APPROVE and _D.EDIT in request.offered
     more = [button(BACK_ACTION, "Back", request.id)] if page > 1 else []
     more += [button(EDIT_ACTION, "Change arguments", request.id)] if can_edit and form_fields(request, _D.EDIT) else []
     submit = {"submit": plain(sends if is_last else "Next", _MAX_TITLE)} if may_decide or not is_last else {}
@@ -191,7 +191,7 @@ def _size(field: FormField) -> int:
 
 
 def _argument_inputs(request: HumanRequest) -> Iterator[FormField]:
-    for field in argument_fields(request.tool) if request.tool else ():
+    for field in argument_fields(call) if (call := waiting_call(request)) else ():
         if _is_changeable(field):
             yield replace(field, name=argument_key(request, field.name), label=field.title)
 

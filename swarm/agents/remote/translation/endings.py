@@ -32,7 +32,7 @@ from swarm.domain.answers.events import Asked, Cancelled, Failed, Finished, Inte
 from swarm.domain.model.requests import MAX_OPEN_PER_WORK
 from swarm.telemetry.redaction import Redactor
 
-_INTERRUPTS: Final = 20
+_INTERRUPTS: Final = MAX_OPEN_PER_WORK + 1  # one too many is seen, and refused
 _ERROR_CHARACTERS: Final = 500
 
 _READ_CHARACTERS: Final = 8 * _ERROR_CHARACTERS
@@ -89,7 +89,7 @@ class Endings:
 
 
 def _interrupted(asked: Iterator[Asked]) -> Interrupted:
-    return Interrupted(asked=tuple(islice(asked, MAX_OPEN_PER_WORK)))
+    return Interrupted(asked=tuple(islice(asked, _INTERRUPTS)))
 
 
 def _of_langgraph(event: CustomEvent, default_id: str) -> Interrupt:

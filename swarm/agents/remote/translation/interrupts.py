@@ -41,6 +41,7 @@ from swarm.domain.schema_forms import fields_of, json_text
 _RAW_BYTES: Final = 256 * 1024
 _TOO_LONG: Final = f"tool.arguments: at most {MAX_ARGUMENT_BYTES:,} bytes of JSON, because people read all of it"
 _MOST_PROMPT: Final = MAX_PROMPT_CHARACTERS + 1  # a longer one is refused, not cut
+_MOST_CALLS: Final = MAX_OPEN_PER_WORK + 1  # one too many is seen, and refused
 NOT_AN_OBJECT: Final = "input"
 """The name for arguments that are no object."""
 
@@ -156,15 +157,22 @@ def _approvals(payload: JsonObject, interrupt: Interrupt) -> tuple[tuple[_Approv
     requests = first(payload, "action_requests", "actionRequests")
     if isinstance(requests, list):
         configs = first(payload, "review_configs", "reviewConfigs")
-        found = tuple(_action(request, place, configs) for place, request in enumerate(requests) if is_object(request))
-        return found[:MAX_OPEN_PER_WORK], AnswerShape.DECISIONS
+        found = tuple(_action(call, place, configs) for place, call in enumerate(_calls(requests)))
+        return found, AnswerShape.DECISIONS
     if payload.get("type") == _TOOL_APPROVAL and line_of(payload.get("name")):
         return (_single(payload, interrupt.response_schema or {}),), AnswerShape.DECISION
     if interrupt.reason == _TOOL_APPROVAL and first(payload, "tool_name", "toolName"):
         several = first(payload, "tool_approvals", "toolApprovals")
-        calls = [call for call in several if is_object(call)] if isinstance(several, list) else []
-        return tuple(_of_caipe(call) for call in calls or [payload])[:MAX_OPEN_PER_WORK], AnswerShape.TOOL_APPROVAL
+        return tuple(map(_of_caipe, _calls(several) or [payload])), AnswerShape.TOOL_APPROVAL
     return (), AnswerShape.VALUES
+
+
+def _calls(listed: object) -> list[JsonObject]:
+    """Returns all calls of a list, because approving it approves them all. What is no call is one without a name,
+    about which people cannot be asked.
+    """
+    found = listed[:_MOST_CALLS] if isinstance(listed, list) else []
+    return [call if is_object(call) else {} for call in found]
 
 
 def _of_caipe(call: JsonObject) -> _Approval:
