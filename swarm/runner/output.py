@@ -26,7 +26,6 @@ _TITLE_CHARACTERS: Final = 200
 _MANY_CALLS: Final = 9_000  # of the 10,000 that one answer may have
 _BATCH_SECONDS: Final = 0.4
 _LATE_BATCH_SECONDS: Final = 3.0  # after a thousand calls
-_USAGE_SECONDS: Final = 3.0
 _LOG_SECONDS: Final = 2.0
 _CUT: Final = "\n\n(The rest is too long to be shown here.)"
 
@@ -77,7 +76,6 @@ class RunOutput:
         self._log_at = 0.0
         self._usage: dict[str, Any] = {}  # the last report of the CLI
         self._has_new_usage = False
-        self._usage_at = 0.0
         self._calls = 0
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
@@ -152,13 +150,14 @@ class RunOutput:
         """Sends everything so far. The last time, nothing is held back."""
         async with self._sending:
             self._dirty.clear()
+            if self._has_new_usage and self.run_id and (exceeded := await self._report_usage()):
+                self._exceeded(exceeded)  # first, since each moment costs
             try:
                 await self._send_answer()
             except Refused as error:
                 self._is_refused = True
                 self._refused(error)
             await self._send_log(is_last=is_last)
-            await self._send_usage(is_last=is_last)
 
     async def catch_up(self) -> None:
         """Sends everything so far, also text that was held back, because people are about to be asked."""
@@ -246,20 +245,11 @@ class RunOutput:
                 return
             log.sent(len(chunk), limit)
 
-    async def _send_usage(self, *, is_last: bool) -> None:
-        wait_seconds = self._usage_at + _USAGE_SECONDS - asyncio.get_running_loop().time()
-        if not self._has_new_usage or self.run_id is None:
-            return
-        if wait_seconds > 0 and not is_last:
-            asyncio.get_running_loop().call_later(wait_seconds, self._dirty.set)
-        elif exceeded := await self._report_usage():
-            self._exceeded(exceeded)
-
     async def _report_usage(self) -> list[dict[str, Any]]:
         run_id, told = self.run_id, dict(self._usage)
         if run_id is None:
             return []
-        self._has_new_usage, self._usage_at = False, asyncio.get_running_loop().time()
+        self._has_new_usage = False
         try:
             exceeded = await repeated(lambda: self._coordinator.usage(run_id, told))
         except Refused as error:

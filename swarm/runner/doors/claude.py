@@ -165,8 +165,8 @@ class _ClaudeSession:
         await self._process.send({"type": "user", "message": message, "parent_tool_use_id": None})
         result = await self._result
         if usage := usage_of(result, self._messages.model):
-            await self._process.put(usage)
-        return ended_of(result, is_cancelled=self._is_cancelled, refused=self._refused)
+            await self._process.put(self._messages.settle(usage))
+        return ended_of(result, self._messages, is_cancelled=self._is_cancelled, refused=self._refused)
 
     async def _control(self, subtype: str) -> Mapping[str, Any]:
         """Sends a control request. Returns the CLI's answer. Raises ConnectionError if the CLI ends."""

@@ -203,6 +203,8 @@ class Agent:
                 by_url = ElicitationUrlSessionMode(session_id=session_id, mode="url", elicitation_id="u", url=address)
                 answer = await self.client.create_elicitation("Log in.", by_url)
                 await self.say(session_id, answer.action)
+            case "limited":
+                await self.say(session_id, "You've hit your usage limit. Try again in 3 hours 5 minutes.")
             case "speaks of another session":
                 await self.say("s-2", "Not mine.")
                 await self.say(session_id, "Mine.")

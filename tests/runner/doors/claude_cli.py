@@ -52,6 +52,17 @@ def say(text: str) -> None:
     write(type="assistant", message=whole, parent_tool_use_id=None)
 
 
+def spend(id: str, taken: int, given: int) -> None:
+    """A request to the model, as its partial messages tell it: twice, and once more as a whole."""
+    usage = {"input_tokens": taken, "cache_read_input_tokens": 0, "output_tokens": 1}
+    start = {"type": "message_start", "message": {"id": id, "usage": usage}}
+    write(type="stream_event", event=start, parent_tool_use_id=None)
+    for count in (given, given):
+        delta = {"type": "message_delta", "usage": {"output_tokens": count}}
+        write(type="stream_event", event=delta, parent_tool_use_id=None)
+    write(type="assistant", message={"id": id, "usage": usage, "content": []}, parent_tool_use_id=None)
+
+
 def ask(id: str, tool: str, **given: Any) -> None:
     """Asks whether a tool may be used."""
     request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": f"u-{id}"}
@@ -136,6 +147,25 @@ def turn() -> None:
             answer = {"subtype": "success", "request_id": message["request_id"]}
             write(type="control_response", response=answer)
             result(subtype="error_during_execution", is_error=True)
+        case "counts":
+            for number in range(1, 4):
+                spend(f"m-{number}", 100 * number, 10)
+            result(modelUsage={"model-1": {"inputTokens": 500, "outputTokens": 40}})
+        case "limited" | "limited by words" | "says that it is limited":
+            words = "You've hit your limit · resets 3pm (UTC)"
+            if HABIT == "limited":
+                told = {"status": "rejected", "resetsAt": int(time.time()) + 600}
+                write(type="rate_limit_event", rate_limit_info=told)
+                fake = {"id": "s", "model": "<synthetic>", "content": [{"type": "text", "text": words}]}
+                write(type="assistant", message=fake, parent_tool_use_id=None, error="rate_limit")
+            elif HABIT == "says that it is limited":
+                spend("m", 5, 9)
+            result(result=words)
+        case "recovers":
+            fake = {"id": "s", "model": "<synthetic>", "content": [{"type": "text", "text": "API Error"}]}
+            write(type="assistant", message=fake, parent_tool_use_id=None)
+            say("Here it is.")
+            result()
         case "refuses":
             result(permission_denials=[{"tool_name": "Bash"}])
         case "fails":
