@@ -26,7 +26,8 @@ _ENDED_EARLY: Final = "the agent ended its turn before it was done"
 _NO_ANSWER_CHARACTERS: Final = 300
 _NO_ANSWER: Final = re.compile(
     r"\blimit (?:was |is )?(?:reached|exceeded|hit)|\bhit your .{0,30}\blimit|\bcredit balance is too low"
-    r"|\bquota exceeded|\binsufficient (?:credits?|quota|balance)|\bout of (?:credits|extra usage)|\bnot logged in|\brun /login"
+    r"|\bquota exceeded|\binsufficient (?:credits?|quota|balance)"
+    r"|\bout of (?:credits|extra usage)|\bnot logged in|\brun /login"
     r"|\binvalid api key|\bauthentication_error|\bapi error\b|\boverloaded|\bprompt is too long"
     r"|\bcontext (?:window|length) .{0,30}exceeded",
     re.IGNORECASE,

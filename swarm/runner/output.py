@@ -21,13 +21,17 @@ from swarm.runner.run_log import CHUNK_BYTES, RunLog
 MAX_TEXT_CHARACTERS: Final = 150_000
 """The coordinator takes 200,000 in one answer; the rest is for the end."""
 
+MAX_PLAIN_CHARACTERS: Final = 12_000
+"""Of the output of a plain command, which may be a list of anything."""
+
+MAX_FILE_CHARACTERS: Final = 500_000
+
 _PIECE_CHARACTERS: Final = 12_000
 _TITLE_CHARACTERS: Final = 200
 _MANY_CALLS: Final = 9_000  # of the 10,000 that one answer may have
 _BATCH_SECONDS: Final = 0.4
 _LATE_BATCH_SECONDS: Final = 3.0  # after a thousand calls
 _LOG_SECONDS: Final = 2.0
-_CUT: Final = "\n\n(The rest is too long to be shown here.)"
 
 T = TypeVar("T")
 
@@ -59,10 +63,13 @@ class RunOutput:
         about: Mapping[str, str],
         refused: Callable[[Refused], object],
         exceeded: Callable[[list[dict[str, Any]]], object],
+        most_characters: int = MAX_TEXT_CHARACTERS,
     ) -> None:
         self.run_id: str | None = None  # of the log and the usage
         self.is_streamed = False  # people see the text as it comes
         self.shown = ""  # the text so far, as people see it
+        self.rest = ""  # what was too long for that, as far as it fits into a file
+        self._most_characters = most_characters
         self.on_reported: Callable[[Mapping[str, Any]], object] = lambda _: None  # the usage that the coordinator has
         self._coordinator = coordinator
         self._lease_token = lease_token
@@ -79,7 +86,7 @@ class RunOutput:
         self._calls = 0
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
-        self._is_refused = self._keeps_no_log = self._is_cut = False
+        self._is_refused = self._keeps_no_log = False
 
     async def open(self) -> None:
         """Starts the answer in the thread. Raises Refused, with ``conflict`` for work without a thread."""
@@ -100,9 +107,7 @@ class RunOutput:
                 _log.info("The coordinator keeps no log.", action="runner_no_log", error=error.message)
 
     def text(self, text: str) -> None:
-        """Adds text to the answer."""
-        if self._is_cut:
-            return
+        """Adds text to the answer, or to its rest if it is too long."""
         self._secrets, safe = self._secrets.feed(text)
         self._add(safe)
 
@@ -196,10 +201,17 @@ class RunOutput:
             self._dirty.set()
 
     def _add(self, safe: str) -> None:
-        if self._is_cut or not safe:
+        left = 0 if self.rest else self._most_characters - len(self.shown)
+        self.rest += safe[left : left + MAX_FILE_CHARACTERS - len(self.rest)]
+        self._show(safe[:left])
+
+    def note(self, words: str) -> None:
+        """Adds a sentence of the runner below the answer."""
+        self._show(f"\n\n{words}")
+
+    def _show(self, safe: str) -> None:
+        if not safe:
             return
-        if len(self.shown) + len(safe) > MAX_TEXT_CHARACTERS:
-            safe, self._is_cut = safe[: MAX_TEXT_CHARACTERS - len(self.shown)] + _CUT, True
         self.shown += safe
         if self.is_streamed:
             self._text += safe

@@ -28,7 +28,13 @@ from swarm.runner.asks import HumanAsks
 from swarm.runner.conversation import CANCEL_SECONDS, Conversation, RunContext
 from swarm.runner.coordinator import Refused, Trigger
 from swarm.runner.endings import NOTHING, Answered, NotDone, Over, ending_of, missing_text
-from swarm.runner.output import RunOutput, repeated
+from swarm.runner.output import (
+    MAX_FILE_CHARACTERS,
+    MAX_PLAIN_CHARACTERS,
+    MAX_TEXT_CHARACTERS,
+    RunOutput,
+    repeated,
+)
 from swarm.runner.port import StartFailed, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
 from swarm.runner.settings import kind_of
@@ -39,7 +45,6 @@ _WORKER_TASK: Final = "task_assigned"
 _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
 _REPLY_CHARACTERS: Final = 50_000
-_DIFF_CHARACTERS: Final = 500_000
 _OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
 
 _log = structlog.get_logger(__name__)
@@ -71,7 +76,14 @@ class Run:
         self._context = context
         self._settings, self._coordinator = context.settings, context.coordinator
         about = self._about() if trigger.get("thread") else {}
-        self._output = RunOutput(self._coordinator, self.token, self._about(), self._on_refused, self._on_exceeded)
+        self._output = RunOutput(
+            self._coordinator,
+            self.token,
+            self._about(),
+            self._on_refused,
+            self._on_exceeded,
+            MAX_PLAIN_CHARACTERS if kind_of(self._settings.provider) == "command" else MAX_TEXT_CHARACTERS,
+        )
         self._asks = HumanAsks(self._coordinator, self.token, about, self.token[-12:], self._output.log)
         self._background = BackgroundTasks()
         self.pending: deque[Trigger] = deque()  # notices to be handed into the session
@@ -197,6 +209,7 @@ class Run:
     async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir) -> None:
         """Settles the work by what the last turn means."""
         self._output.end_of_text()
+        await self._hand_in_rest()
         await self._output.flush(is_last=True)
         shown = self._output.shown[len(talk.preface) :]
         ended = replace(ended, refused_tools=tuple(sorted(talk.refused_tools)))
@@ -234,6 +247,19 @@ class Run:
             await self._tool("task-fail", task_id=self.task_id, error=reason)
         await self._settle_lease("done")
 
+    async def _hand_in_rest(self) -> None:
+        """Shows what is too long for an answer as a file, and says where it is."""
+        if not (rest := self._output.rest):
+            return
+        is_whole, where = len(rest) < MAX_FILE_CHARACTERS, f"`swarm logs {self.task_id or self._output.run_id}`"
+        try:
+            await self._tool("slack-upload-file", **self._about(), name="output.txt", text=rest, redact=True)
+        except Refused:  # where people must not see a file, or the work is over
+            self._output.note(f"(The rest is in the log: {where}.)")
+        else:
+            more = "" if is_whole else f", as far as it fits; more of it is in the log: {where}"
+            self._output.note(f"(The rest is in `output.txt`{more}.)")
+
     async def _changes(self, workdir: Workdir) -> str:
         """Returns a sentence about the branch, and shows its diff in the thread if the operator wants that."""
         message = f"Work of {self._settings.name} on {self._subject()}"
@@ -246,7 +272,7 @@ class Run:
         if self._settings.show_diff and self._output.is_streamed:
             name = f"{changes.branch.rpartition('/')[2]}.diff"
             with suppress(Refused):  # where people must not see a file, or the work is over
-                text = without_secrets(changes.diff[:_DIFF_CHARACTERS])
+                text = without_secrets(changes.diff[:MAX_FILE_CHARACTERS])
                 await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
         return f"\n\nBranch `{changes.branch}`: {changes.summary}."
 
