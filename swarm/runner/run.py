@@ -11,6 +11,7 @@ said after the lease is lost or a person has stopped the work. When `execute` re
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,7 +36,7 @@ from swarm.runner.output import (
     RunOutput,
     repeated,
 )
-from swarm.runner.port import StartFailed, TurnEnded, TurnOutcome
+from swarm.runner.port import StartFailed, StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
 from swarm.runner.settings import kind_of
 from swarm.runner.workdirs import GitFailed, Workdir
@@ -44,6 +45,7 @@ _GO_ON: Final = "People have approved more budget. Continue where you stopped."
 _WORKER_TASK: Final = "task_assigned"
 _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
+_BRANCH: Final = "swarm-branch"
 _REPLY_CHARACTERS: Final = 50_000
 _OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
 
@@ -142,6 +144,10 @@ class Run:
             self._output.status(f"starting {kind_of(self._settings.provider)}")
             workdir = await self._context.workdirs.of(self.key, self._subject())
             kept = _kept(workdir)
+            if workdir.branch and workdir.base and self.task_id:
+                title = f"branch {workdir.branch}, which begins at {workdir.base[:7]}"
+                title += f" ({self._settings.base})" if self._settings.base else ""
+                self._output.step(StepShown(id=_BRANCH, title=title, state=ToolState.COMPLETE))
             talk = self._conversation = Conversation(
                 self._context, self.key, self._trigger["lease"], workdir, self._output, self._asks
             )
@@ -269,12 +275,19 @@ class Run:
             return f"\n\nThe branch could not be read: {error.message}"
         if changes is None or not changes.summary:
             return ""
+        line = f"\n\nBranch `{changes.branch}`: {changes.summary}."
+        told = hashlib.sha256(f"{line}{changes.diff}".encode(errors="replace")).hexdigest()
+        kept = self._context.sessions.get(self.key, self._settings.provider)
+        if kept and kept.told == told:  # nothing is new since the last answer
+            return ""
         if self._settings.show_diff and self._output.is_streamed:
             name = f"{changes.branch.rpartition('/')[2]}.diff"
             with suppress(Refused):  # where people must not see a file, or the work is over
                 text = without_secrets(changes.diff[:MAX_FILE_CHARACTERS])
                 await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
-        return f"\n\nBranch `{changes.branch}`: {changes.summary}."
+        if kept:
+            self._context.sessions.keep(self.key, replace(kept, told=told))
+        return line
 
     async def _is_settled(self, inbox_message_id: str | None = None) -> bool:
         """Whether the CLI has settled the work itself, or asked people and lets the work wait."""

@@ -66,6 +66,7 @@ class Runner:
             environment=settings.environment,
             sandbox=sandbox,
             trusted=settings.trust_repository,
+            base=settings.base,
         )
         self._context = RunContext(
             settings=settings,
