@@ -62,7 +62,7 @@ class _Options:
     """A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it."""
 
     base: str | None = None
-    """With --repo, the branch, tag or commit at which new branches begin; by default HEAD, or a URL's default branch."""
+    """With --repo, where new branches begin: a branch, tag or commit. By default HEAD, or a URL's default branch."""
 
     show_diff: _Flag = False
     """With --repo, show the diff in the thread as a file when the work is done, if it has changed."""

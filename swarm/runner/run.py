@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -46,6 +48,7 @@ _WORKER_TASK: Final = "task_assigned"
 _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
 _BRANCH: Final = "swarm-branch"
+_DAY_SECONDS: Final = 86_400
 _REPLY_CHARACTERS: Final = 50_000
 _OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
 
@@ -71,6 +74,7 @@ class Run:
         self.token: str = trigger["lease"]["token"]
         self.has_lease = True
         self.has_failed = False  # the CLI failed, not its work
+        self.parked_until = 0.0  # seconds since 1970: the account's limit is reached until then
         self.key = thread_key(trigger)
         self.task_id: str | None = (trigger.get("task") or {}).get("id") if trigger["kind"] == _WORKER_TASK else None
         self.inbox_message_ids = [message["id"] for message in trigger["inbox_messages"]]
@@ -225,6 +229,8 @@ class Run:
             case Answered(rest=rest, result=result):
                 changed = await self._changes(workdir)
                 await self._done(rest + changed, result + changed)
+            case NotDone() if ended.resets_at:
+                await self._park(ended.resets_at)
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
                 with suppress(GitFailed):  # the reason counts; the folder is kept in any case
@@ -242,6 +248,20 @@ class Run:
         elif self.task_id:
             await self._tool("task-complete", task_id=self.task_id, result=result)
         await self._settle_lease("done")
+
+    async def _park(self, until: float) -> None:
+        """Gives the work back until the account's limit ends, which counts as no attempt, and says so."""
+        self.parked_until, self.has_lease = until, False
+        _log.warning("The account's limit is reached.", action="runner_parked", until=until)
+        then = datetime.fromtimestamp(until).astimezone()
+        day = "" if until < time.time() + _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
+        words = f"The account of {self._settings.name} has reached its limit."
+        self._output.note(f"{words} The work waits, and goes on by itself{day} at {then:%H:%M} ({then:%Z}).")
+        await self._output.flush(is_last=True)
+        await self._output.end_reports()
+        with suppress(Refused):  # it has ended already
+            seconds = min(max(until - time.time(), 0), _DAY_SECONDS)
+            await repeated(lambda: self._coordinator.release([self.token], seconds))
 
     async def _not_done(self, reason: str, rest: str = "") -> None:
         """Tells people why there is no answer, or no complete one."""

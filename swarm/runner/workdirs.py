@@ -268,7 +268,7 @@ class Workdirs:
         common = await self._common_dir(repository)
         await self._check_settings(repository)
         entry = _entry(path, common)
-        if entry and path.exists() and not _is_unfinished(entry):  # of earlier work in this thread
+        if entry and not _is_unfinished(entry, path):  # of earlier work in this thread
             (path / ".git").write_text(f"gitdir: {entry}\n")
             for lock in ("index.lock", "HEAD.lock"):  # of a git that was killed: nobody else works here
                 (entry / lock).unlink(missing_ok=True)
@@ -406,10 +406,10 @@ def _entry(path: Path, common: Path) -> Path | None:
     return None
 
 
-def _is_unfinished(entry: Path) -> bool:
-    """Whether git was killed while it made a worktree."""
+def _is_unfinished(entry: Path, path: Path) -> bool:
+    """Whether a worktree is missing, or git was killed while it made it."""
     lock = entry / "locked"
-    return lock.exists() and lock.read_text(errors="replace").strip() == "initializing"
+    return not path.exists() or (lock.exists() and lock.read_text(errors="replace").strip() == "initializing")
 
 
 def _put_aside(path: Path, aside: Path, *, is_unfinished: bool) -> None:

@@ -143,8 +143,11 @@ class _ClaudeSession:
             await self._reply(ask_id, {"behavior": "allow", "updatedInput": given})
 
     async def cancel(self) -> None:
-        """Interrupts the turn."""
+        """Interrupts the turn, and what it asks."""
         self._is_cancelled = True
+        stopped = {"behavior": "deny", "message": "The work was stopped.", "interrupt": True}
+        for id, request in list(self._asks.items()):
+            await self._reply(id, {"action": "cancel"} if request.get("subtype") == "elicitation" else stopped)
         with suppress(ConnectionError):
             await self._process.send(_request(new_id(), "interrupt"))
 
