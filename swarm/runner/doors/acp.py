@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -21,7 +22,7 @@ from acp.meta import AGENT_METHODS, CLIENT_METHODS
 
 from swarm.processes.child import to_the_end
 from swarm.runner.doors.acp_updates import TurnUpdates, object_of, permission_of, text_of
-from swarm.runner.doors.lines import LineProcess
+from swarm.runner.doors.lines import TOO_LONG, LineProcess
 from swarm.runner.doors.repository import OWN_NAMES, OWN_TOOLS, system_prompt
 from swarm.runner.endings import failed_of, is_no_answer
 from swarm.runner.port import (
@@ -127,6 +128,10 @@ class _Messages:
         while (message := await self._process.receive()) is not None:
             if message.get("method") == CLIENT_METHODS["session_update"]:
                 await self._updated(object_of(message.get("params")))
+            elif message.get("type") == TOO_LONG:
+                if asked := re.search(r'"id":(\d+|"[^"]*"),"method"', str(message["head"])):
+                    error = {"code": -32600, "message": "The request is too long to be shown."}
+                    await self.send({"jsonrpc": "2.0", "id": json.loads(asked[1]), "error": error})
             elif _is_message(message):
                 return message
             else:

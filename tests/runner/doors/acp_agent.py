@@ -205,6 +205,12 @@ class Agent:
                 await self.say(session_id, answer.action)
             case "limited":
                 await self.say(session_id, "You've hit your usage limit. Try again in 3 hours 5 minutes.")
+            case "too long to ask":
+                call = ToolCallUpdate(tool_call_id="c", kind="edit", raw_input={"content": "x" * (11 << 20)})
+                try:
+                    await self.client.request_permission(session_id, call, OPTIONS)
+                except RequestError as error:
+                    await self.say(session_id, str(error))
             case "speaks of another session":
                 await self.say("s-2", "Not mine.")
                 await self.say(session_id, "Mine.")

@@ -147,6 +147,15 @@ def turn() -> None:
             answer = {"subtype": "success", "request_id": message["request_id"]}
             write(type="control_response", response=answer)
             result(subtype="error_during_execution", is_error=True)
+        case "too long":
+            ask("a", "Write", content="x" * (11 << 20))
+            say(json.dumps(read()["response"]))
+            result(result="y" * (11 << 20))
+        case "asks and is stopped":
+            ask("a", "Bash", command="rm 1")
+            said = answers(1)["a"]
+            note(**read())
+            result(subtype="error_during_execution", is_error=bool(said))
         case "counts":
             for number in range(1, 4):
                 spend(f"m-{number}", 100 * number, 10)
@@ -232,8 +241,9 @@ def fork_away() -> None:
 
 def main() -> None:
     """Introduces itself, and answers prompts until the end of the input."""
-    if HABIT == "dead":
-        sys.stderr.write("no licence\n")
+    if HABIT in ("dead", "root"):
+        root = "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
+        sys.stderr.write(f"{root if HABIT == 'root' else 'no licence'}\n")
         sys.exit(3)
     config = Path(argument("--mcp-config") or "")
     note(arguments=ARGUMENTS, config=json.loads(config.read_text()), mode=stat.S_IMODE(config.stat().st_mode))

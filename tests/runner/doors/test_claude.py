@@ -342,3 +342,19 @@ async def test_what_the_cli_says_in_place_of_the_model_is_no_answer(desk: Desk, 
     assert (ended.outcome, text_in(events)) == (TurnOutcome.FAILED, "")
     assert ended.reason == "You've hit your limit · resets 3pm (UTC)"
     assert ended.resets_at
+
+
+@pytest.mark.req("RUN-05")
+async def test_a_stop_withdraws_what_is_asked_so_that_no_later_tool_runs(desk: Desk) -> None:
+    session = await desk.open(desk.claude("asks and is stopped"))
+    _, ended = await turn_of(
+        session, seen=lambda event: session.cancel() if isinstance(event, PermissionAsked) else None
+    )
+    assert ended.outcome is TurnOutcome.CANCELLED
+    assert [(one["behavior"], one.get("interrupt")) for one in replies_in(desk)] == [("deny", True)]
+
+
+@pytest.mark.req("RUN-09")
+async def test_that_root_is_refused_is_said_with_what_to_do(desk: Desk) -> None:
+    with pytest.raises(StartFailed, match="as root.*start the runner as another user"):
+        await desk.open(desk.claude("root"))
