@@ -149,7 +149,7 @@ class Runner:
             self._is_free.clear()
             while (left := self._parked_until - time.time()) > 0:
                 with suppress(Refused, Unreachable):
-                    await self._renewed(await self._coordinator.renew([]))  # so it stays online
+                    await self._renewed(await self._coordinator.renew([], left))  # so it stays online
                 await asyncio.sleep(min(left, _MOST_RENEW_SECONDS))
             if pause := self._breaker.pause_seconds:
                 await asyncio.sleep(pause)

@@ -178,13 +178,16 @@ async def test_at_a_limit_of_the_account_the_work_waits_and_goes_on_by_itself(of
         turns.append(session.id)
         if len(turns) == 1:
             yield TextAdded(text="I begin.")
-            yield TurnEnded(outcome=TurnOutcome.FAILED, reason="limit reached", resets_at=time.time() + 3)
+            yield TurnEnded(outcome=TurnOutcome.FAILED, reason="limit reached", resets_at=time.time() + 6)
         else:
             yield TextAdded(text="Here it is.")
 
     await office.start("claude", ScriptedDoor(limited))
     ts, task_id = await office.delegate()
     await office.says(ts, "I begin.", "The account of", "has reached its limit. The work waits, and goes on by itself")
+    found = (await office.stage.visitor(office.http).get("/agents"))["agents"]
+    (parked,) = [agent for agent in found if agent["name"] == office.name]
+    assert (parked["status"], bool(parked["parked_until"])) == ("online", True)
     task = await office.ended(task_id, "completed")
     assert (task["attempts"], turns) == (0, ["session-1", "session-1"])
     seen = await office.says(ts, "Here it is.")

@@ -356,5 +356,5 @@ async def test_a_stop_withdraws_what_is_asked_so_that_no_later_tool_runs(desk: D
 
 @pytest.mark.req("RUN-09")
 async def test_that_root_is_refused_is_said_with_what_to_do(desk: Desk) -> None:
-    with pytest.raises(StartFailed, match="as root.*start the runner as another user"):
+    with pytest.raises(StartFailed, match=r"as root.*start the runner as another user"):
         await desk.open(desk.claude("root"))
