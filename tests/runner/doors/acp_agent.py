@@ -321,4 +321,6 @@ class CountingAgent(Agent):
 
 
 if __name__ == "__main__":
+    if HABIT == "banner":
+        raw('\ufeffWelcome to the agent!\n\x1b[1m{"level":"info","type":"log"}\n{"level":"info"}\n')
     asyncio.run(run_agent(cast("Any", CountingAgent()), use_unstable_protocol=True))

@@ -156,6 +156,17 @@ def turn() -> None:
             said = answers(1)["a"]
             note(**read())
             result(subtype="error_during_execution", is_error=bool(said))
+        case "spends":
+            if sum('"type": "user"' in line for line in STATE.read_text().splitlines()) > 1:
+                say("Here it is.")
+                result()
+                return
+            spend("m-1", 100, 10)
+            spend("m-2", 100, 10)
+            message = read()
+            note(**message)
+            write(type="control_response", response={"subtype": "success", "request_id": message["request_id"]})
+            result(subtype="error_during_execution", is_error=True)
         case "counts":
             for number in range(1, 4):
                 spend(f"m-{number}", 100 * number, 10)
@@ -245,6 +256,8 @@ def main() -> None:
         root = "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
         sys.stderr.write(f"{root if HABIT == 'root' else 'no licence'}\n")
         sys.exit(3)
+    if HABIT == "banner":
+        sys.stdout.write('\ufeffWelcome!\n\x1b[1m{"level":"info"}\n{"level":"info","type":"log"}\n')
     config = Path(argument("--mcp-config") or "")
     note(arguments=ARGUMENTS, config=json.loads(config.read_text()), mode=stat.S_IMODE(config.stat().st_mode))
     if HABIT == "missing":

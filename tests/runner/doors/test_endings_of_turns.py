@@ -93,3 +93,11 @@ async def test_a_message_that_is_too_long_is_said_and_the_turn_goes_on(desk: Des
     assert set(steps) == {"a message of more than 10 MB was left out"}
     assert "The request is too long to be shown." in text_in(events)
     assert ended.outcome is TurnOutcome.DONE
+
+
+@pytest.mark.req("RUN-09")
+@pytest.mark.parametrize("cli", ["acp", "claude"])
+async def test_what_a_program_says_before_its_protocol_goes_to_the_log(desk: Desk, cli: str) -> None:
+    events, ended = await turn_of(await opened(desk, cli, "banner"))
+    assert (text_in(events), ended.outcome) == ("Hello.", TurnOutcome.DONE)
+    assert any("Welcome" in event.text for event in events if isinstance(event, LogLine))
