@@ -21,8 +21,8 @@ from acp.exceptions import RequestError
 from acp.meta import AGENT_METHODS, CLIENT_METHODS
 
 from swarm.processes.child import to_the_end
-from swarm.runner.doors.acp_updates import TurnUpdates, object_of, permission_of, text_of
-from swarm.runner.doors.lines import TOO_LONG, LineProcess
+from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
+from swarm.runner.doors.lines import TOO_LONG, LineProcess, object_of, text_of
 from swarm.runner.doors.repository import OWN_NAMES, OWN_TOOLS, system_prompt
 from swarm.runner.endings import failed_of, is_no_answer
 from swarm.runner.port import (

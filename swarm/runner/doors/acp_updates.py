@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from swarm.domain.model.requests import FileDiff
+from swarm.runner.doors.lines import object_of, text_of
 from swarm.runner.port import CliEvent, LogLine, PermissionAsked, StepShown, TextAdded, ToolState, UsageReported
 
 _STATES: Final = {
@@ -24,16 +25,6 @@ _WARNING: Final = re.compile(r"(?:Config warning|Warning): .+\n\n", re.DOTALL)
 """What codex's adapter says itself: a chunk of its own, without the id of a message."""
 
 _NOTHING_SPENT: Final = UsageReported()
-
-
-def object_of(value: object) -> Mapping[str, Any]:
-    """Returns an object, or an empty one in place of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def text_of(value: object) -> str:
-    """Returns a text, or an empty one in place of anything else."""
-    return value if isinstance(value, str) else ""
 
 
 class _Counter:

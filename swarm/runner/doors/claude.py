@@ -24,13 +24,11 @@ from swarm.runner.doors.claude_messages import (
     TurnMessages,
     answers_of,
     ended_of,
-    object_of,
     permission_of,
     question_of,
-    text_of,
     usage_of,
 )
-from swarm.runner.doors.lines import LineProcess
+from swarm.runner.doors.lines import LineProcess, object_of, text_of
 from swarm.runner.doors.repository import OWN_NAMES, system_prompt
 from swarm.runner.port import (
     CliEvent,

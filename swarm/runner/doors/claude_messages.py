@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from swarm.domain.model.requests import FileDiff
+from swarm.runner.doors.lines import object_of, text_of
 from swarm.runner.endings import failed_of, is_no_answer
 from swarm.runner.port import (
     CliEvent,
@@ -38,16 +39,6 @@ _REASONS: Final = {
     "error_max_budget_usd": "the CLI's limit of cost is reached",
     "error_during_execution": "the CLI failed while it worked",
 }
-
-
-def object_of(value: object) -> Mapping[str, Any]:
-    """Returns an object, or an empty one in place of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def text_of(value: object) -> str:
-    """Returns a text, or an empty one in place of anything else."""
-    return value if isinstance(value, str) else ""
 
 
 class TurnMessages:

@@ -199,6 +199,16 @@ class LineProcess:
                         await self.log(line)
 
 
+def object_of(value: object) -> Mapping[str, Any]:
+    """Returns an object, or an empty one in place of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: object) -> str:
+    """Returns a text, or an empty one in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
         message = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
