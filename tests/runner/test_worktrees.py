@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -332,3 +333,22 @@ async def test_branches_begin_at_the_base(tmp_path: Path, repository: Path, *, i
     for wrong in ("nowhere", "release:new"):
         with pytest.raises(GitFailed, match=f"no commit '{wrong}'"):
             await workdirs(tmp_path, repo, wrong).of("two", "two")
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-07", "RUN-09")
+async def test_the_diff_and_the_branch_are_shown_once_unless_they_change_and_the_first_card_names_the_base(
+    office: Office, repository: Path
+) -> None:
+    await office.start(fake("works"), repo=str(repository), show_diff=True)
+    ts, first = await office.delegate(task="Write done.txt")
+    await office.ended(first, "completed")
+    begins = git(repository, "rev-parse", "--short=7", "HEAD")
+    await office.says(ts, "Branch `swarm/write-done-txt", ".diff", f", which begins at {begins}")
+    _, second = await office.delegate(task="Write it again", thread=ts)
+    again = await office.ended(second, "completed")
+    seen = await office.says(ts)
+    assert sum("Branch `swarm/" in one for one in seen) == 1
+    assert "Branch `" not in again["result"]
+    messages = await office.twin.messages(thread_ts=ts)
+    assert sum(".diff" in json.dumps(message) for message in messages) == 1
