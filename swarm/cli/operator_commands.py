@@ -152,7 +152,8 @@ def _list_agents() -> None:
     table = Table("name", "role", "reached by", "status", "description", "id")
     for agent in operate("GET", "/agents")["agents"]:
         description = line_for_terminal(agent["description"])
-        table.add_row(agent["name"], agent["role"], agent["reach"], agent["status"], description, agent["id"])
+        status = agent["status"] + (f", limit reached until {until}" if (until := agent.get("parked_until")) else "")
+        table.add_row(agent["name"], agent["role"], agent["reach"], status, description, agent["id"])
     _out.print_rows(table, "No agent is registered.", below={"id": "description"})
 
 

@@ -61,8 +61,11 @@ class _Options:
     repo: str | None = None
     """A git repository, by path or URL: each thread has a worktree and a branch swarm/… of it."""
 
+    base: str | None = None
+    """With --repo, where new branches begin: a branch, tag or commit. By default HEAD, or a URL's default branch."""
+
     show_diff: _Flag = False
-    """With --repo, show the diff in the thread as a file when the work is done."""
+    """With --repo, show the diff in the thread as a file when the work is done, if it has changed."""
 
     max_concurrent: int = 1
     """How many threads are worked on at once."""
@@ -154,6 +157,7 @@ def _wanted(
         max_concurrent=_concurrent(options.max_concurrent),
         workdir=options.workdir.expanduser().resolve() if options.workdir else None,
         repo=_repo(options.repo, options.workdir, environment, show_diff=options.show_diff),
+        base=_base(options.base, options.repo),
         show_diff=options.show_diff,
         environment=environment,
         sandbox=options.sandbox,
@@ -298,6 +302,12 @@ def _repo(repo: str | None, workdir: Path | None, environment: Mapping[str, str]
     if ":" not in repo:
         raise ConfigurationError(f"--repo is {repo!r}, which is neither a folder nor the URL of a repository.")
     return repo
+
+
+def _base(base: str | None, repo: str | None) -> str | None:
+    if base is not None and (not repo or not base.strip() or base.startswith("-")):
+        raise ConfigurationError(f"--base is {base!r}: a branch, tag or commit of a repository (--repo) is expected.")
+    return base
 
 
 def _check_has_commit(repo: str, folder: Path, environment: Mapping[str, str]) -> None:

@@ -108,6 +108,7 @@ class AgentCard:
     description: str
     online: bool
     load: Load
+    parked_seconds: int = 0  # for so long it takes no work, because a limit of its account is reached
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -44,7 +44,8 @@ class HumanAsks:
         self._count = 0
 
     async def permission(self, session: CliSession, asked: PermissionAsked) -> bool:
-        """Asks for a permission and tells the CLI. Returns whether it was given.
+        """Asks for a permission and tells the CLI. Returns False if it was not given. If the question was withdrawn,
+        because the work is over, the turn is cancelled: a refusal would let the CLI go on with other tools.
 
         People see the whole call. The coordinator refuses one that is too long to be read, and so it is not permitted.
         """
@@ -57,6 +58,9 @@ class HumanAsks:
             tool={"name": asked.tool, "arguments": dict(asked.arguments), **what_it_does},
         )
         is_given = ended["status"] in _GIVEN
+        if ended["id"] and ended["status"] == "cancelled":
+            await session.cancel()
+            return True
         await session.permit(asked.id, allowed=is_given, reason="" if is_given else _refusal(ended))
         return is_given
 

@@ -103,9 +103,10 @@ class CoordinatorConnection:
         answer = await self._json("GET", "/poll", params=query, timeout=wait_seconds + _CALL_SECONDS)
         return list(answer["triggers"])
 
-    async def renew(self, tokens: list[str]) -> dict[str, Any]:
-        """Renews leases. Returns ``renewed``, ``lost`` and ``notices``."""
-        return await self._json("POST", "/leases/renew", json={"tokens": tokens})
+    async def renew(self, tokens: list[str], parked_seconds: float | None = None) -> dict[str, Any]:
+        """Renews leases, and tells how long no work is taken. Returns ``renewed``, ``lost`` and ``notices``."""
+        parked = {} if parked_seconds is None else {"parked_seconds": parked_seconds}
+        return await self._json("POST", "/leases/renew", json={"tokens": tokens, **parked})
 
     async def release(self, tokens: list[str], delay_seconds: float = 0) -> None:
         """Gives work back; this counts as no attempt."""

@@ -21,14 +21,17 @@ from swarm.runner.run_log import CHUNK_BYTES, RunLog
 MAX_TEXT_CHARACTERS: Final = 150_000
 """The coordinator takes 200,000 in one answer; the rest is for the end."""
 
+MAX_PLAIN_CHARACTERS: Final = 12_000
+"""Of the output of a plain command, which may be a list of anything."""
+
+MAX_FILE_CHARACTERS: Final = 500_000
+
 _PIECE_CHARACTERS: Final = 12_000
 _TITLE_CHARACTERS: Final = 200
 _MANY_CALLS: Final = 9_000  # of the 10,000 that one answer may have
 _BATCH_SECONDS: Final = 0.4
 _LATE_BATCH_SECONDS: Final = 3.0  # after a thousand calls
-_USAGE_SECONDS: Final = 3.0
 _LOG_SECONDS: Final = 2.0
-_CUT: Final = "\n\n(The rest is too long to be shown here.)"
 
 T = TypeVar("T")
 
@@ -60,10 +63,13 @@ class RunOutput:
         about: Mapping[str, str],
         refused: Callable[[Refused], object],
         exceeded: Callable[[list[dict[str, Any]]], object],
+        most_characters: int = MAX_TEXT_CHARACTERS,
     ) -> None:
         self.run_id: str | None = None  # of the log and the usage
         self.is_streamed = False  # people see the text as it comes
         self.shown = ""  # the text so far, as people see it
+        self.rest = ""  # what was too long for that, as far as it fits into a file
+        self._most_characters = most_characters
         self.on_reported: Callable[[Mapping[str, Any]], object] = lambda _: None  # the usage that the coordinator has
         self._coordinator = coordinator
         self._lease_token = lease_token
@@ -77,11 +83,10 @@ class RunOutput:
         self._log_at = 0.0
         self._usage: dict[str, Any] = {}  # the last report of the CLI
         self._has_new_usage = False
-        self._usage_at = 0.0
         self._calls = 0
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
-        self._is_refused = self._keeps_no_log = self._is_cut = False
+        self._is_refused = self._keeps_no_log = False
 
     async def open(self) -> None:
         """Starts the answer in the thread. Raises Refused, with ``conflict`` for work without a thread."""
@@ -102,9 +107,7 @@ class RunOutput:
                 _log.info("The coordinator keeps no log.", action="runner_no_log", error=error.message)
 
     def text(self, text: str) -> None:
-        """Adds text to the answer."""
-        if self._is_cut:
-            return
+        """Adds text to the answer, or to its rest if it is too long."""
         self._secrets, safe = self._secrets.feed(text)
         self._add(safe)
 
@@ -152,13 +155,14 @@ class RunOutput:
         """Sends everything so far. The last time, nothing is held back."""
         async with self._sending:
             self._dirty.clear()
+            if self._has_new_usage and self.run_id and (exceeded := await self._report_usage()):
+                self._exceeded(exceeded)  # first, since each moment costs
             try:
                 await self._send_answer()
             except Refused as error:
                 self._is_refused = True
                 self._refused(error)
             await self._send_log(is_last=is_last)
-            await self._send_usage(is_last=is_last)
 
     async def catch_up(self) -> None:
         """Sends everything so far, also text that was held back, because people are about to be asked."""
@@ -197,10 +201,17 @@ class RunOutput:
             self._dirty.set()
 
     def _add(self, safe: str) -> None:
-        if self._is_cut or not safe:
+        left = 0 if self.rest else self._most_characters - len(self.shown)
+        self.rest += safe[left : left + MAX_FILE_CHARACTERS - len(self.rest)]
+        self._show(safe[:left])
+
+    def note(self, words: str) -> None:
+        """Adds a sentence of the runner below the answer."""
+        self._show(f"\n\n{words}")
+
+    def _show(self, safe: str) -> None:
+        if not safe:
             return
-        if len(self.shown) + len(safe) > MAX_TEXT_CHARACTERS:
-            safe, self._is_cut = safe[: MAX_TEXT_CHARACTERS - len(self.shown)] + _CUT, True
         self.shown += safe
         if self.is_streamed:
             self._text += safe
@@ -246,20 +257,11 @@ class RunOutput:
                 return
             log.sent(len(chunk), limit)
 
-    async def _send_usage(self, *, is_last: bool) -> None:
-        wait_seconds = self._usage_at + _USAGE_SECONDS - asyncio.get_running_loop().time()
-        if not self._has_new_usage or self.run_id is None:
-            return
-        if wait_seconds > 0 and not is_last:
-            asyncio.get_running_loop().call_later(wait_seconds, self._dirty.set)
-        elif exceeded := await self._report_usage():
-            self._exceeded(exceeded)
-
     async def _report_usage(self) -> list[dict[str, Any]]:
         run_id, told = self.run_id, dict(self._usage)
         if run_id is None:
             return []
-        self._has_new_usage, self._usage_at = False, asyncio.get_running_loop().time()
+        self._has_new_usage = False
         try:
             exceeded = await repeated(lambda: self._coordinator.usage(run_id, told))
         except Refused as error:

@@ -113,6 +113,7 @@ class TurnEnded:
     text: str = ""  # the final text, if the CLI gives it; may repeat the text of the events
     reason: str = ""  # for people: why it failed
     refused_tools: tuple[str, ...] = ()  # tools that were refused during the turn
+    resets_at: float | None = None  # seconds since 1970: when the account's limit ends that the turn has reached
 
 
 CliEvent = TextAdded | StepShown | PermissionAsked | QuestionAsked | UsageReported | LogLine | TurnEnded

@@ -11,10 +11,13 @@ said after the lease is lost or a person has stopped the work. When `execute` re
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -28,8 +31,14 @@ from swarm.runner.asks import HumanAsks
 from swarm.runner.conversation import CANCEL_SECONDS, Conversation, RunContext
 from swarm.runner.coordinator import Refused, Trigger
 from swarm.runner.endings import NOTHING, Answered, NotDone, Over, ending_of, missing_text
-from swarm.runner.output import RunOutput, repeated
-from swarm.runner.port import StartFailed, TurnEnded, TurnOutcome
+from swarm.runner.output import (
+    MAX_FILE_CHARACTERS,
+    MAX_PLAIN_CHARACTERS,
+    MAX_TEXT_CHARACTERS,
+    RunOutput,
+    repeated,
+)
+from swarm.runner.port import StartFailed, StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
 from swarm.runner.settings import kind_of
 from swarm.runner.workdirs import GitFailed, Workdir
@@ -38,8 +47,9 @@ _GO_ON: Final = "People have approved more budget. Continue where you stopped."
 _WORKER_TASK: Final = "task_assigned"
 _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
+_BRANCH: Final = "swarm-branch"
+_DAY_SECONDS: Final = 86_400
 _REPLY_CHARACTERS: Final = 50_000
-_DIFF_CHARACTERS: Final = 500_000
 _OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
 
 _log = structlog.get_logger(__name__)
@@ -64,6 +74,7 @@ class Run:
         self.token: str = trigger["lease"]["token"]
         self.has_lease = True
         self.has_failed = False  # the CLI failed, not its work
+        self.parked_until = 0.0  # seconds since 1970: the account's limit is reached until then
         self.key = thread_key(trigger)
         self.task_id: str | None = (trigger.get("task") or {}).get("id") if trigger["kind"] == _WORKER_TASK else None
         self.inbox_message_ids = [message["id"] for message in trigger["inbox_messages"]]
@@ -71,7 +82,14 @@ class Run:
         self._context = context
         self._settings, self._coordinator = context.settings, context.coordinator
         about = self._about() if trigger.get("thread") else {}
-        self._output = RunOutput(self._coordinator, self.token, self._about(), self._on_refused, self._on_exceeded)
+        self._output = RunOutput(
+            self._coordinator,
+            self.token,
+            self._about(),
+            self._on_refused,
+            self._on_exceeded,
+            MAX_PLAIN_CHARACTERS if kind_of(self._settings.provider) == "command" else MAX_TEXT_CHARACTERS,
+        )
         self._asks = HumanAsks(self._coordinator, self.token, about, self.token[-12:], self._output.log)
         self._background = BackgroundTasks()
         self.pending: deque[Trigger] = deque()  # notices to be handed into the session
@@ -130,6 +148,10 @@ class Run:
             self._output.status(f"starting {kind_of(self._settings.provider)}")
             workdir = await self._context.workdirs.of(self.key, self._subject())
             kept = _kept(workdir)
+            if workdir.branch and workdir.base and self.task_id:
+                title = f"branch {workdir.branch}, which begins at {workdir.base[:7]}"
+                title += f" ({self._settings.base})" if self._settings.base else ""
+                self._output.step(StepShown(id=_BRANCH, title=title, state=ToolState.COMPLETE))
             talk = self._conversation = Conversation(
                 self._context, self.key, self._trigger["lease"], workdir, self._output, self._asks
             )
@@ -197,6 +219,7 @@ class Run:
     async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir) -> None:
         """Settles the work by what the last turn means."""
         self._output.end_of_text()
+        await self._hand_in_rest()
         await self._output.flush(is_last=True)
         shown = self._output.shown[len(talk.preface) :]
         ended = replace(ended, refused_tools=tuple(sorted(talk.refused_tools)))
@@ -206,6 +229,8 @@ class Run:
             case Answered(rest=rest, result=result):
                 changed = await self._changes(workdir)
                 await self._done(rest + changed, result + changed)
+            case NotDone() if ended.resets_at:
+                await self._park(ended.resets_at)
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
                 with suppress(GitFailed):  # the reason counts; the folder is kept in any case
@@ -224,6 +249,20 @@ class Run:
             await self._tool("task-complete", task_id=self.task_id, result=result)
         await self._settle_lease("done")
 
+    async def _park(self, until: float) -> None:
+        """Gives the work back until the account's limit ends, which counts as no attempt, and says so."""
+        self.parked_until, self.has_lease = until, False
+        _log.warning("The account's limit is reached.", action="runner_parked", until=until)
+        then = datetime.fromtimestamp(until).astimezone()
+        day = "" if until < time.time() + _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
+        words = f"The account of {self._settings.name} has reached its limit."
+        self._output.note(f"{words} The work waits, and goes on by itself{day} at {then:%H:%M} ({then:%Z}).")
+        await self._output.flush(is_last=True)
+        await self._output.end_reports()
+        with suppress(Refused):  # it has ended already
+            seconds = min(max(until - time.time(), 0), _DAY_SECONDS)
+            await repeated(lambda: self._coordinator.release([self.token], seconds))
+
     async def _not_done(self, reason: str, rest: str = "") -> None:
         """Tells people why there is no answer, or no complete one."""
         _log.warning("A run has not done its work.", action="runner_not_done", reason=reason)
@@ -234,6 +273,19 @@ class Run:
             await self._tool("task-fail", task_id=self.task_id, error=reason)
         await self._settle_lease("done")
 
+    async def _hand_in_rest(self) -> None:
+        """Shows what is too long for an answer as a file, and says where it is."""
+        if not (rest := self._output.rest):
+            return
+        is_whole, where = len(rest) < MAX_FILE_CHARACTERS, f"`swarm logs {self.task_id or self._output.run_id}`"
+        try:
+            await self._tool("slack-upload-file", **self._about(), name="output.txt", text=rest, redact=True)
+        except Refused:  # where people must not see a file, or the work is over
+            self._output.note(f"(The rest is in the log: {where}.)")
+        else:
+            more = "" if is_whole else f", as far as it fits; more of it is in the log: {where}"
+            self._output.note(f"(The rest is in `output.txt`{more}.)")
+
     async def _changes(self, workdir: Workdir) -> str:
         """Returns a sentence about the branch, and shows its diff in the thread if the operator wants that."""
         message = f"Work of {self._settings.name} on {self._subject()}"
@@ -243,12 +295,19 @@ class Run:
             return f"\n\nThe branch could not be read: {error.message}"
         if changes is None or not changes.summary:
             return ""
+        line = f"\n\nBranch `{changes.branch}`: {changes.summary}."
+        told = hashlib.sha256(f"{line}{changes.diff}".encode(errors="replace")).hexdigest()
+        kept = self._context.sessions.get(self.key, self._settings.provider)
+        if kept and kept.told == told:  # nothing is new since the last answer
+            return ""
         if self._settings.show_diff and self._output.is_streamed:
             name = f"{changes.branch.rpartition('/')[2]}.diff"
             with suppress(Refused):  # where people must not see a file, or the work is over
-                text = without_secrets(changes.diff[:_DIFF_CHARACTERS])
+                text = without_secrets(changes.diff[:MAX_FILE_CHARACTERS])
                 await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
-        return f"\n\nBranch `{changes.branch}`: {changes.summary}."
+        if kept:
+            self._context.sessions.keep(self.key, replace(kept, told=told))
+        return line
 
     async def _is_settled(self, inbox_message_id: str | None = None) -> bool:
         """Whether the CLI has settled the work itself, or asked people and lets the work wait."""

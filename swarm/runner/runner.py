@@ -66,6 +66,7 @@ class Runner:
             environment=settings.environment,
             sandbox=sandbox,
             trusted=settings.trust_repository,
+            base=settings.base,
         )
         self._context = RunContext(
             settings=settings,
@@ -77,6 +78,7 @@ class Runner:
         )
         self._ready: Callable[[], object] = lambda: None
         self._breaker = Breaker(settings.pause_seconds)
+        self._parked_until = 0.0  # seconds since 1970: the account's limit is reached until then
         self._runs: dict[str, Run] = {}  # by lease token
         self._tasks = BackgroundTasks()
         self._is_free = asyncio.Event()
@@ -145,6 +147,10 @@ class Runner:
         """Waits until work may be taken. Returns how much."""
         while True:
             self._is_free.clear()
+            while (left := self._parked_until - time.time()) > 0:
+                with suppress(Refused, Unreachable):
+                    await self._renewed(await self._coordinator.renew([], left))  # so it stays online
+                await asyncio.sleep(min(left, _MOST_RENEW_SECONDS))
             if pause := self._breaker.pause_seconds:
                 await asyncio.sleep(pause)
             most = 1 if self._breaker.is_trying else self._settings.max_concurrent
@@ -154,7 +160,9 @@ class Runner:
 
     async def _dispatch(self, trigger: Trigger) -> None:
         kind = trigger["kind"]
-        if kind in _WORK:
+        if kind in _WORK and (left := self._parked_until - time.time()) > 0:  # by a poll of before
+            await self._coordinator.release([trigger["lease"]["token"]], min(left, 86_400))
+        elif kind in _WORK:
             self._start(trigger)
         elif kind in _ABOUT_RUNS:
             if run := self._run_of(trigger):
@@ -177,6 +185,7 @@ class Runner:
     def _ended(self, run: Run) -> None:
         del self._runs[run.token]
         self._breaker.record(failed=run.has_failed)
+        self._parked_until = max(self._parked_until, run.parked_until)
         self._is_free.set()
 
     def _run_of(self, trigger: Trigger) -> Run | None:

@@ -55,6 +55,7 @@ class RunnerSettings:
     max_concurrent: int = 1
     workdir: Path | None = None  # one folder for all runs; None: a folder per thread
     repo: str | None = None  # a repository, by path or URL: a worktree and branch per thread
+    base: str | None = None  # where new branches begin
     show_diff: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the CLI, complete
     sandbox: bool = False

@@ -40,13 +40,14 @@ class SilenceWatch:
 
     async def watch(self) -> None:
         """Returns when the limit is reached; without a limit, watches until it is cancelled."""
+        first = min(self._after_seconds, self._limit_seconds or self._after_seconds)
+        rest = None if self._limit_seconds is None else self._limit_seconds - first
         while True:
-            if await self._is_heard_within(self._after_seconds):
+            if await self._is_heard_within(first):
                 continue
-            words = f"no output for {_time(self._after_seconds)}"
-            _log.warning("The CLI is silent.", action="runner_silent", seconds=self._after_seconds)
+            words = f"no output for {_time(first)}"
+            _log.warning("The CLI is silent.", action="runner_silent", seconds=first)
             self._show(StepShown(id=_STEP, title=words, state=ToolState.IN_PROGRESS))
-            rest = None if self._limit_seconds is None else max(0.0, self._limit_seconds - self._after_seconds)
             if not await self._is_heard_within(rest):
                 self._show(StepShown(id=_STEP, title=words, state=ToolState.ERROR))
                 return
@@ -100,4 +101,4 @@ class Breaker:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:g} s"
+    return f"{seconds / 60:g} min" if seconds % 60 == 0 else f"{seconds:g} s"

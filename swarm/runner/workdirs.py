@@ -1,6 +1,7 @@
 """The folders in which CLIs work: one for all runs, one per thread, or a git worktree and branch per thread.
 
-A thread keeps its folder, so that a follow-up finds the work. The branch of a worktree begins at the repository's HEAD.
+A thread keeps its folder, so that a follow-up finds the work. A branch begins at the repository's HEAD or a given base.
+A worktree that a crash has left unfinished, without its repository's entry, or missing is made again from its branch.
 When a run ends well, what it has not committed is committed to the branch; after a failure everything stays as it is.
 Worktrees that have changed nothing, or whose branch is merged, are removed after some days; others are never removed.
 
@@ -25,6 +26,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import IO, Final
 
 import structlog
@@ -86,7 +88,7 @@ class Changes:
 class Workdirs:
     """The folders of a runner. ``repo`` is a repository's path or URL; ``shared`` is one folder for all runs.
 
-    With ``trusted``, what the settings of the repository run is run.
+    With ``trusted``, what the settings of the repository run is run. ``base`` is where new branches begin.
     """
 
     def __init__(
@@ -99,8 +101,9 @@ class Workdirs:
         environment: Mapping[str, str],
         sandbox: Sandbox | None = None,
         trusted: bool = False,
+        base: str | None = None,
     ) -> None:
-        self._home, self._sandbox, self._is_trusted = home, sandbox, trusted
+        self._home, self._sandbox, self._is_trusted, self._begin = home, sandbox, trusted, base
         self._folder = home / ("rooms" if sandbox and repo else "work")
         self._repos = home / "repos"
         self._name = name
@@ -225,8 +228,9 @@ class Workdirs:
             whole = replace(workdir, git={}, shown=(common, *workdir.shown))
             clone = ("clone", "--quiet", "--shared", "--no-checkout", "--", str(common), ".")
             await self._git(path, *clone, within=whole, protocols="file")
+        if not (path / ".git" / "index").exists():  # also after a crash, or all would count as deleted
             there = await self._git(repository, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
-            await self._git(path, "checkout", "--quiet", "-B", branch, there.strip() or base, within=workdir)
+            await self._git(path, "checkout", "--quiet", "--force", "-B", branch, there.strip() or base, within=workdir)
         os.utime(path)  # it is in use, so it is not removed as an old one
         return replace(workdir, branch=branch, base=await self._common(workdir, base))
 
@@ -235,10 +239,9 @@ class Workdirs:
         if self._sandbox:
             own = {"GIT_DIR": str(path / ".git"), "GIT_COMMON_DIR": str(path / ".git"), "GIT_WORK_TREE": str(path)}
             return Workdir(path=path, git=own, shown=_objects(common))
-        for name in (common / "worktrees").glob("*/gitdir"):
-            if name.read_text(errors="replace").strip() == str(path / ".git"):
-                own = {"GIT_DIR": str(name.parent), "GIT_COMMON_DIR": str(common), "GIT_WORK_TREE": str(path)}
-                return Workdir(path=path, git=own)
+        if entry := _entry(path, common):
+            own = {"GIT_DIR": str(entry), "GIT_COMMON_DIR": str(common), "GIT_WORK_TREE": str(path)}
+            return Workdir(path=path, git=own)
         raise GitFailed("The repository does not know the worktree of this thread any more.")
 
     async def _common_dir(self, repository: Path) -> Path:
@@ -264,18 +267,37 @@ class Workdirs:
         repository = await self._repository()
         common = await self._common_dir(repository)
         await self._check_settings(repository)
-        if not (path / ".git").exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            await self._git(repository, "worktree", "prune")
-            there = await self._git(repository, "branch", "--list", branch)
-            base = await self._base(repository)
-            new = ("--force", str(path), branch) if there else ("-b", branch, str(path), base)
-            await self._git(repository, "worktree", "add", "--quiet", *new)
-        else:  # of earlier work in this thread
+        entry = _entry(path, common)
+        if entry and not _is_unfinished(entry, path):  # of earlier work in this thread
+            (path / ".git").write_text(f"gitdir: {entry}\n")
+            for lock in ("index.lock", "HEAD.lock"):  # of a git that was killed: nobody else works here
+                (entry / lock).unlink(missing_ok=True)
             os.utime(path)  # it is in use, so it is not removed as an old one
+        else:
+            await self._make(repository, path, branch, is_unfinished=entry is not None)
         workdir = self._found(path, common)
         branch = await self._branch(workdir, branch)
         return replace(workdir, branch=branch, base=await self._common(workdir, await self._base(repository)))
+
+    async def _make(self, repository: Path, path: Path, branch: str, *, is_unfinished: bool) -> None:
+        """Makes a worktree, and keeps the files of one that the repository does not know any more."""
+        aside = path.with_name(f"{path.name}.lost")
+        await asyncio.to_thread(_put_aside, path, aside, is_unfinished=is_unfinished)
+        await self._git(repository, "worktree", "prune")
+        await self._git(repository, "worktree", "add", "--quiet", *await self._new(repository, path, branch))
+        await asyncio.to_thread(_restore, aside, path)
+
+    async def _new(self, repository: Path, path: Path, branch: str) -> tuple[str, ...]:
+        """Returns how to add a worktree: with its branch, or one from there if somebody has that branch in use."""
+        named = await self._git(repository, "for-each-ref", "--format=%(refname)", "refs/heads/swarm")
+        if "refs/heads/swarm" in named.split():
+            raise GitFailed("The repository has a branch `swarm`, so it can have none below `swarm/`: rename it.")
+        there = await self._git(repository, "for-each-ref", "--format=at %(worktreepath)", f"refs/heads/{branch}")
+        if not there:
+            return "-b", branch, str(path), await self._base(repository)
+        if there.strip() in ("at", f"at {path}"):
+            return "--force", "--force", str(path), branch  # twice: also if the missing worktree is locked
+        return "-b", f"{branch}-{token_hex(2)}", str(path), branch
 
     async def _branch(self, workdir: Workdir, name: str) -> str:
         """Returns the branch of a worktree. If a CLI has left the branch, its commits get one whose name begins with
@@ -313,8 +335,16 @@ class Workdirs:
         return clone
 
     async def _base(self, repository: Path) -> str:
-        """Returns the commit at which a new branch begins: the default branch of a clone, or the folder's HEAD."""
+        """Returns the commit at which a new branch begins: that of ``--base``, the default branch of a clone, or the
+        folder's HEAD."""
         is_clone = repository.parent == self._repos
+        if self._begin:
+            for ref in ([f"refs/remotes/origin/{self._begin}"] if is_clone else []) + [self._begin]:
+                with suppress(GitFailed):
+                    return (
+                        await self._git(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+                    ).strip()
+            raise GitFailed(f"The repository has no commit {self._begin!r}, at which --base lets branches begin.")
         find = ("rev-parse", "--verify", "--quiet", _ORIGIN if is_clone else "HEAD")
         try:
             try:
@@ -366,6 +396,37 @@ def _objects(common: Path) -> tuple[Path, ...]:
             lines = (folder / "info" / "alternates").read_text(errors="replace").splitlines()
             found += [one for line in lines if line and (one := folder / line).is_dir() and one not in found]
     return tuple(found)
+
+
+def _entry(path: Path, common: Path) -> Path | None:
+    """Returns the folder in which a repository keeps what it knows of a worktree."""
+    for name in (common / "worktrees").glob("*/gitdir"):
+        if name.read_text(errors="replace").strip() == str(path / ".git"):
+            return name.parent
+    return None
+
+
+def _is_unfinished(entry: Path, path: Path) -> bool:
+    """Whether a worktree is missing, or git was killed while it made it."""
+    lock = entry / "locked"
+    return not path.exists() or (lock.exists() and lock.read_text(errors="replace").strip() == "initializing")
+
+
+def _put_aside(path: Path, aside: Path, *, is_unfinished: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if is_unfinished:  # by a crash: no CLI has worked there
+        shutil.rmtree(path, ignore_errors=True)
+    elif path.exists() and not aside.exists():
+        path.rename(aside)
+
+
+def _restore(aside: Path, path: Path) -> None:
+    """Puts the files of a lost worktree into the new one."""
+    if aside.is_dir():
+        shutil.copytree(
+            aside, path, symlinks=True, dirs_exist_ok=True, ignore=lambda at, _: [".git"] * (at == str(aside))
+        )
+        shutil.rmtree(aside)
 
 
 def _is_older(path: Path, until: float) -> bool:

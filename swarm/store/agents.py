@@ -45,7 +45,9 @@ _other = agents.alias("other")
 _ADD = Statement(
     lambda insert: (
         insert(agents)
-        .values(every_column(agents, created_at=bindparam("now"), last_seen_at=None, revoked_at=None))
+        .values(
+            every_column(agents, created_at=bindparam("now"), last_seen_at=None, revoked_at=None, parked_until=None)
+        )
         .on_conflict_do_nothing(index_elements=["name"], index_where=_present)
     )
 )
@@ -100,6 +102,11 @@ _LOCK = Statement(
     .with_for_update(of=agents, key_share=True)
 )
 _SEEN = Statement(update(agents).where(agents.c.id == _given_ids.c.id, _present).values(last_seen_at=bindparam("now")))
+_PARK = Statement(
+    update(agents)
+    .where(agents.c.id == bindparam("agent_id"), _present)
+    .values(parked_until=bindparam("until", type_=BigInteger))
+)
 _SEEN_BEFORE = Statement(
     update(agents)
     .where(agents.c.id == bindparam("agent_id"), agents.c.last_seen_at > bindparam("seen_at", type_=BigInteger))
@@ -320,6 +327,11 @@ def record_seen(tx: Transaction, agent_ids: Iterable[str]) -> list[Agent]:
     before = [_agent(row) for row in _LOCK.all(tx, given=rows)]
     _SEEN.run(tx, given=rows, now=tx.now)
     return before
+
+
+def park(tx: Transaction, agent_id: str, seconds: float) -> None:
+    """Records that an agent takes no work for so long."""
+    _PARK.run(tx, agent_id=agent_id, until=tx.now + int(seconds * SECOND))
 
 
 def record_gone(tx: Transaction, agent_id: str, seen_at: int) -> None:

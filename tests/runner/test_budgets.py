@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from swarm.runner.doors.claude import ClaudeDoor
 from swarm.runner.port import CliEvent, TextAdded, UsageReported
 from tests.runner.conftest import Office
-from tests.runner.doors import acp_agent
+from tests.runner.doors import acp_agent, claude_cli
 from tests.runner.scripted import ScriptedDoor, ScriptedSession
 from tests.runner.test_command import environment
 from tests.support.processes import Process
@@ -247,3 +248,19 @@ async def test_swarm_run_with_an_acp_agent_survives_the_kill_of_the_coordinator_
     runner.send(signal.SIGTERM)
     assert await runner.exit_code(15) == 0
     await office.gone()
+
+
+async def test_a_budget_acts_within_a_turn_of_claude_before_the_request_after_the_next(office: Office) -> None:
+    await budgets(office, tokens=150)
+    state = office.folder / "state.jsonl"
+    door = ClaudeDoor([sys.executable, "-I", str(claude_cli.__file__), "spends", str(state)])
+    await office.start("claude", door)
+    ts, task_id = await office.delegate()
+    await card(office, ts, "The budget of this run is used up: 220 of 150 tokens", "approve")
+    await office.ended(task_id, "completed")
+    await office.says(ts, "Here it is.")
+    told = [json.loads(line) for line in state.read_text().splitlines()]
+    assert [one["request"]["subtype"] for one in told if one.get("type") == "control_request"] == [
+        "initialize",
+        "interrupt",
+    ]

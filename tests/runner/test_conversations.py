@@ -246,3 +246,30 @@ async def test_people_read_what_was_said_before_they_are_asked_and_the_log_says_
     log = (await operator.get(f"/runs/{run['id']}/log"))["text"]
     assert "[asked] May I use Bash? Run command 1\n" in log
     assert "[rejected] May I use Bash? Run command 1 (by " in log
+
+
+@pytest.mark.req("RUN-05")
+async def test_a_stop_while_people_are_asked_cancels_the_question_and_no_later_tool_runs(office: Office) -> None:
+    allowed: list[object] = []
+
+    async def asks(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+        decision = session.ask(bash(1))
+        yield bash(1)
+        allowed.append(await decision)
+        yield TextAdded(text="And now the next tool.")
+
+    await office.start("claude", ScriptedDoor(asks))
+    ts, task_id = await office.delegate()
+    operator = office.stage.visitor(office.http)
+
+    async def asked(status: str) -> list[object]:
+        found = (await operator.get(f"/requests?status={status}"))["requests"]
+        return [request for request in found if request["agent"] == office.name]
+
+    await wait_until(lambda: asked("open"), what="a request is open")
+    await office.twin.say("!stop", thread=ts)
+    await office.idle()
+    await wait_until(lambda: asked("cancelled"), what="the request is cancelled")
+    assert (await office.task(task_id))["status"] == "cancelled"
+    assert allowed == []
+    assert not any("next tool" in text for text in await office.says(ts))

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from swarm.domain.errors import ConfigurationError
-from swarm.runner.endings import NOT_REPORTED, NOTHING, Answered, Ending, NotDone, Over, ending_of
+from swarm.runner.endings import (
+    NOT_REPORTED,
+    NOTHING,
+    Answered,
+    Ending,
+    NotDone,
+    Over,
+    _reset_in,
+    ending_of,
+    failed_of,
+    is_no_answer,
+)
 from swarm.runner.environment import check_trust, cli_environment, unbound
 from swarm.runner.home import Keys, RunnerHome
 from swarm.runner.port import StepShown, ToolState, TurnEnded, TurnOutcome
@@ -73,6 +85,61 @@ def test_the_end_of_a_turn_settles_the_work(name: str) -> None:
     assert ending_of(turn, shown=shown, is_settled=is_settled) == ending
 
 
+@pytest.mark.req("RUN-08")
+@every(
+    "text",
+    [
+        "You've hit your limit · resets 3pm (Europe/Berlin)",
+        "5-hour limit reached ∙ resets 7am",
+        "Claude AI usage limit reached|1764262800",
+        "You've hit your usage limit. Upgrade to Pro or try again in 3 hours 5 minutes.",
+        "Credit balance is too low",
+        "Invalid API key · Please run /login",
+        "Prompt is too long",
+        'API Error: 529 {"type":"overloaded_error"}',
+    ],
+)
+def test_what_a_cli_says_in_place_of_an_answer(text: str) -> None:
+    assert is_no_answer(text)
+    assert not is_no_answer(text + " And this is what I have found out about it." * 10)
+
+
+@pytest.mark.req("RUN-08")
+@every("text", ["The limit of the loop is 5.", "I log in first, then I read the prompt.", "", "It is out of stock."])
+def test_an_answer_is_an_answer(text: str) -> None:
+    assert not is_no_answer(text)
+
+
+@pytest.mark.req("RUN-08")
+@every(
+    ("text", "told"),
+    [
+        ("limit reached|1764262800", "2025-11-27T17:00"),
+        ("hit your limit · resets 3pm (UTC)", "2025-11-27T15:00"),
+        ("hit your limit · resets 9am (UTC)", "2025-11-28T09:00"),
+        ("weekly limit reached ∙ resets Nov 29, 12:30am (UTC)", "2025-11-29T00:30"),
+        ("usage limit. Try again at Dec 1st, 2025 3:05 PM (UTC).", "2025-12-01T15:05"),
+        ("usage limit. Try again in 1 day 3 hours 5 minutes.", "2025-11-28T15:05"),
+        ("limit reached, resets in 2h 30m", "2025-11-27T14:30"),
+        ("limit reached, resets at 3pm (Mars/Olympus)", None),
+        ("limit reached, resets Xyz 3, 3pm", None),
+        ("limit reached", None),
+    ],
+)
+def test_when_a_limit_ends(text: str, told: str | None) -> None:
+    now = datetime(2025, 11, 27, 12, 0, tzinfo=UTC)
+    found = _reset_in(text, now)
+    assert (None if found is None else f"{datetime.fromtimestamp(found, UTC):%Y-%m-%dT%H:%M}") == told
+
+
+@pytest.mark.req("RUN-08")
+def test_a_time_that_is_past_or_far_away_is_no_reset() -> None:
+    assert failed_of("limit reached, resets in 2h").resets_at
+    assert failed_of("limit reached, resets in 30 days").resets_at is None
+    assert failed_of("limit reached", resets_at=12.0).resets_at is None
+    assert failed_of("the model is away, try again in 2h").resets_at is None
+
+
 @pytest.mark.req("RUN-02")
 async def test_three_failures_in_a_row_pause_the_runner_for_a_growing_time_and_a_success_ends_that() -> None:
     breaker = Breaker(60)
@@ -98,6 +165,14 @@ async def test_no_silence_is_measured_while_people_decide() -> None:
     assert (done, shown) == (set(), [])
     watch.hold(0)
     await asyncio.wait_for(watching, 5)
+    assert [step.state for step in shown] == [ToolState.IN_PROGRESS, ToolState.ERROR]
+
+
+@pytest.mark.req("RUN-02")
+@pytest.mark.parametrize(("after", "limit"), [(180.0, 0.01), (0.01, 0.01), (0.01, 0.02)])
+async def test_a_run_without_output_ends_at_its_limit_also_before_people_are_told(after: float, limit: float) -> None:
+    shown: list[StepShown] = []
+    await asyncio.wait_for(SilenceWatch(after, limit, shown.append).watch(), 5)
     assert [step.state for step in shown] == [ToolState.IN_PROGRESS, ToolState.ERROR]
 
 

@@ -18,7 +18,7 @@ COMMAND, CLAUDE, ACP = "command", "claude", "acp"
 
 ENDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "forks": ("completed", ()),
-    "floods": ("completed", ("The rest is too long to be shown here.",)),
+    "floods": ("completed", ("The rest is in `output.txt`",)),
     "stays": ("completed", ()),
     "mute": ("dead", ("the agent ended without an answer",)),
     "exits": ("dead", ("ended with exit code 0, without a result",)),

@@ -91,7 +91,7 @@ async def test_text_and_steps_are_sent_in_batches_and_lost_answers_double_nothin
 
 
 @pytest.mark.req("RUN-01")
-async def test_a_long_answer_is_sent_in_pieces_and_cut_at_the_limit() -> None:
+async def test_a_long_answer_is_sent_in_pieces_up_to_the_limit_and_its_rest_is_kept_for_a_file() -> None:
     coordinator = FakeCoordinator()
     out = await opened(coordinator)
     for _ in range(400):
@@ -99,8 +99,14 @@ async def test_a_long_answer_is_sent_in_pieces_and_cut_at_the_limit() -> None:
     await out.flush()
     pieces = [call["text"] for call in coordinator.calls if call["action"] == "append"]
     assert max(map(len, pieces)) == 12_000
-    assert len(coordinator.text) < output.MAX_TEXT_CHARACTERS + 100
-    assert coordinator.text.endswith("(The rest is too long to be shown here.)")
+    assert len(coordinator.text) == output.MAX_TEXT_CHARACTERS
+    assert len(out.rest) == 400_000 - output.MAX_TEXT_CHARACTERS
+    for _ in range(400):
+        out.text("y" * 1000)
+    out.note("(The rest is elsewhere.)")
+    await out.flush()
+    assert len(out.rest) == output.MAX_FILE_CHARACTERS
+    assert coordinator.text[output.MAX_TEXT_CHARACTERS :] == "\n\n(The rest is elsewhere.)"
 
 
 @pytest.mark.req("RUN-03")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from datetime import datetime
 
 import pytest
 from structlog.testing import capture_logs
 
 from swarm.runner.doors.command import CommandDoor
+from swarm.runner.port import CliEvent, TextAdded, TurnEnded, TurnOutcome
 from tests.runner.conftest import Office, fake
+from tests.runner.scripted import ScriptedDoor, ScriptedSession
 
 
 @pytest.mark.req("RUN-01", "RUN-04")
@@ -75,8 +78,8 @@ async def test_a_gigabyte_of_output_is_cut_and_the_rest_costs_nothing(office: Of
     await office.start(fake("floods"))
     ts, task_id = await office.delegate()
     task = await office.ended(task_id, "completed", within_seconds=120)
-    assert "too long to be shown" in task["result"]
-    await office.says(ts, "too long to be shown", within_seconds=120)
+    assert "The rest is in `output.txt`" in task["result"]
+    await office.says(ts, "The rest is in `output.txt`", within_seconds=120)
     await office.idle()
     await office.gone()
 
@@ -165,3 +168,27 @@ async def test_after_three_failures_the_runner_pauses_says_so_and_tries_again(of
         await office.idle()
     events = [line["action"] for line in lines if line["action"] in ("runner_run_started", "runner_paused")]
     assert events == [*["runner_run_started"] * 3, "runner_paused", "runner_run_started", "runner_paused"]
+
+
+@pytest.mark.req("RUN-08")
+async def test_at_a_limit_of_the_account_the_work_waits_and_goes_on_by_itself(office: Office) -> None:
+    turns: list[str] = []
+
+    async def limited(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+        turns.append(session.id)
+        if len(turns) == 1:
+            yield TextAdded(text="I begin.")
+            yield TurnEnded(outcome=TurnOutcome.FAILED, reason="limit reached", resets_at=time.time() + 6)
+        else:
+            yield TextAdded(text="Here it is.")
+
+    await office.start("claude", ScriptedDoor(limited))
+    ts, task_id = await office.delegate()
+    await office.says(ts, "I begin.", "The account of", "has reached its limit. The work waits, and goes on by itself")
+    found = (await office.stage.visitor(office.http).get("/agents"))["agents"]
+    (parked,) = [agent for agent in found if agent["name"] == office.name]
+    assert (parked["status"], bool(parked["parked_until"])) == ("online", True)
+    task = await office.ended(task_id, "completed")
+    assert (task["attempts"], turns) == (0, ["session-1", "session-1"])
+    seen = await office.says(ts, "Here it is.")
+    assert not any("Retry" in one for one in seen)

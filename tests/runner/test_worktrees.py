@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -38,9 +39,9 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def workdirs(tmp_path: Path, repo: str | None) -> Workdirs:
+def workdirs(tmp_path: Path, repo: str | None, base: str | None = None) -> Workdirs:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    return Workdirs(tmp_path / "runner", "wim", repo=repo, shared=None, environment=environment)
+    return Workdirs(tmp_path / "runner", "wim", repo=repo, shared=None, environment=environment, base=base)
 
 
 @pytest.mark.long
@@ -253,3 +254,101 @@ async def test_a_repository_without_a_commit_is_named_and_used_as_soon_as_it_has
 async def test_a_folder_that_is_no_repository_is_named(tmp_path: Path) -> None:
     with pytest.raises(GitFailed, match="git rev-parse failed"):
         await workdirs(tmp_path, str(tmp_path)).of("one", "one")
+
+
+@pytest.mark.req("RUN-09")
+@pytest.mark.parametrize("crash", ["no entry", "no .git", "missing and locked", "unfinished", "a lock", "empty folder"])
+async def test_after_a_crash_a_worktree_is_repaired_or_made_again_from_its_branch(
+    tmp_path: Path, repository: Path, crash: str
+) -> None:
+    own = workdirs(tmp_path, str(repository))
+    workdir = await own.of("one", "one")
+    (workdir.path / "new").write_text("new\n")
+    await own.changes(workdir, "The work")
+    entry = Path(git(workdir.path, "rev-parse", "--absolute-git-dir"))
+    (workdir.path / "half").write_text("half\n")
+    match crash:
+        case "no entry":
+            shutil.rmtree(entry)
+        case "no .git":
+            (workdir.path / ".git").unlink()
+        case "missing and locked":
+            git(repository, "worktree", "lock", str(workdir.path))
+            shutil.rmtree(workdir.path)
+        case "unfinished":
+            (entry / "locked").write_text("initializing")
+            (entry / "index").unlink()
+            (workdir.path / "README").unlink()
+        case "a lock":
+            (entry / "index.lock").touch()
+        case "empty folder":
+            shutil.rmtree(entry)
+            shutil.rmtree(workdir.path)
+            workdir.path.mkdir()
+    again = await own.of("one", "one")
+    assert again == workdir
+    has_lost = crash in ("missing and locked", "unfinished", "empty folder")
+    assert (again.path / "half").exists() != has_lost
+    changes = await own.changes(again, "More")
+    assert changes
+    assert changes.summary == f"{1 if has_lost else 2} file{'' if has_lost else 's'} changed, " + (
+        "1 insertion(+)" if has_lost else "2 insertions(+)"
+    )
+    assert [path.name for path in workdir.path.parent.iterdir()] == [workdir.path.name]
+
+
+@pytest.mark.req("RUN-09")
+async def test_a_branch_that_somebody_has_checked_out_is_left_alone(tmp_path: Path, repository: Path) -> None:
+    own = workdirs(tmp_path, str(repository))
+    workdir = await own.of("one", "one")
+    (workdir.path / "new").write_text("new\n")
+    await own.changes(workdir, "The work")
+    git(repository, "worktree", "remove", str(workdir.path))
+    git(repository, *NO_HOOKS, "checkout", "--quiet", str(workdir.branch))
+    again = await own.of("one", "one")
+    assert again.branch != workdir.branch
+    assert str(again.branch).startswith(f"{workdir.branch}-")
+    assert (again.path / "new").exists()
+
+
+@pytest.mark.req("RUN-09")
+async def test_a_branch_in_the_way_is_named(tmp_path: Path, repository: Path) -> None:
+    git(repository, "branch", "swarm")
+    with pytest.raises(GitFailed, match="has a branch `swarm`"):
+        await workdirs(tmp_path, str(repository)).of("one", "one")
+
+
+@pytest.mark.req("RUN-07")
+@pytest.mark.parametrize("is_url", [False, True])
+async def test_branches_begin_at_the_base(tmp_path: Path, repository: Path, *, is_url: bool) -> None:
+    git(repository, *NO_HOOKS, "checkout", "--quiet", "-b", "release")
+    (repository / "new").write_text("new\n")
+    git(repository, "add", "--all")
+    git(repository, *NO_HOOKS, "commit", "--quiet", "--message", "Released")
+    git(repository, *NO_HOOKS, "checkout", "--quiet", "main")
+    repo = repository.as_uri() if is_url else str(repository)
+    workdir = await workdirs(tmp_path, repo, "release").of("one", "one")
+    assert (workdir.path / "new").exists()
+    assert workdir.base == git(repository, "rev-parse", "release")
+    for wrong in ("nowhere", "release:new"):
+        with pytest.raises(GitFailed, match=f"no commit '{wrong}'"):
+            await workdirs(tmp_path, repo, wrong).of("two", "two")
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-07", "RUN-09")
+async def test_the_diff_and_the_branch_are_shown_once_unless_they_change_and_the_first_card_names_the_base(
+    office: Office, repository: Path
+) -> None:
+    await office.start(fake("works"), repo=str(repository), show_diff=True)
+    ts, first = await office.delegate(task="Write done.txt")
+    await office.ended(first, "completed")
+    begins = git(repository, "rev-parse", "--short=7", "HEAD")
+    await office.says(ts, "Branch `swarm/write-done-txt", ".diff", f", which begins at {begins}")
+    _, second = await office.delegate(task="Write it again", thread=ts)
+    again = await office.ended(second, "completed")
+    seen = await office.says(ts)
+    assert sum("Branch `swarm/" in one for one in seen) == 1
+    assert "Branch `" not in again["result"]
+    messages = await office.twin.messages(thread_ts=ts)
+    assert sum(".diff" in json.dumps(message) for message in messages) == 1

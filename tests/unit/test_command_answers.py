@@ -159,3 +159,9 @@ def test_only_tasks_of_this_conversation_can_be_stopped_from_the_list() -> None:
 )
 def test_an_answer_without_a_list_is_one_sentence(answer: CommandAnswer, text: str) -> None:
     assert message_of(answer) == {"response_type": "ephemeral", "text": text}
+
+
+@pytest.mark.req("RUN-08")
+def test_an_agent_whose_account_has_reached_its_limit_is_online_and_says_for_how_long() -> None:
+    text = message_of(AgentList(agents=(replace(LEAD, parked_seconds=7300),)))["text"]
+    assert "online, its account's limit is reached for 2 hours" in text

@@ -67,6 +67,7 @@ class Agent:
     last_seen_at: int | None
     reach: Reach = Reach.POLLING
     enrolled: bool = False  # registered with an enrolment key
+    parked_until: int | None = None  # a limit of its account is reached, so it takes no work until then
     token_hash: str | None = field(default=None, repr=False, compare=False)  # for the token that identified the agent
 
     def online(self, offline_since: int) -> bool:

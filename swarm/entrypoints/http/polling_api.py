@@ -138,7 +138,7 @@ class _LeaseRoutes:
     async def renew(self, request: Request) -> Answer:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Renewal)
-        beat = await self._work.renew(agent, said.tokens, instance_id(request.scope))
+        beat = await self._work.renew(agent, said.tokens, instance_id(request.scope), said.parked_seconds)
         renewed = [LeaseShape(token=token, expires_at=to_iso(until)) for token, until in beat.renewed.expiries]
         return Answer(shape(RenewedShape, beat, beat.renewed, renewed=renewed))
 

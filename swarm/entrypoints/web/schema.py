@@ -51,6 +51,10 @@ class AgentChange(Input):
 
 class Renewal(Input):
     tokens: Tokens
+    parked_seconds: Annotated[
+        float | None,
+        Field(ge=0, le=8 * 86_400, allow_inf_nan=False, description="A limit of the account is reached for so long."),
+    ] = None
 
 
 class Release(Input):
@@ -133,6 +137,7 @@ class AgentRow(AgentShape):
 
     created_at: str
     last_seen_at: str | None
+    parked_until: str | None
     reach: str
     enrolled: bool
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -20,9 +21,10 @@ from acp.exceptions import RequestError
 from acp.meta import AGENT_METHODS, CLIENT_METHODS
 
 from swarm.processes.child import to_the_end
-from swarm.runner.doors.acp_updates import TurnUpdates, object_of, permission_of, text_of
-from swarm.runner.doors.lines import LineProcess
+from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
+from swarm.runner.doors.lines import TOO_LONG, LineProcess, object_of, text_of
 from swarm.runner.doors.repository import OWN_NAMES, OWN_TOOLS, system_prompt
+from swarm.runner.endings import failed_of, is_no_answer
 from swarm.runner.port import (
     CliEvent,
     CliSession,
@@ -58,6 +60,9 @@ _ALONE: Final = {"opencode": {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}}
 
 _OF_CLAUDE: Final = {"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}}
 """The same for claude's adapter, in the request for a session."""
+
+_KNOWN: Final = ("codex-acp", "opencode", "claude-agent-acp")
+"""The agents that are known to say in words, as if it were an answer, why they could not work."""
 
 _REASONS: Final = {
     "max_tokens": "the model's limit of tokens is reached",
@@ -123,7 +128,11 @@ class _Messages:
         while (message := await self._process.receive()) is not None:
             if message.get("method") == CLIENT_METHODS["session_update"]:
                 await self._updated(object_of(message.get("params")))
-            elif isinstance(message.get("id"), int | str | None) and isinstance(message.get("method"), str | None):
+            elif message.get("type") == TOO_LONG:
+                if asked := re.search(r'"id":(\d+|"[^"]*"),"method"', str(message["head"])):
+                    error = {"code": -32600, "message": "The request is too long to be shown."}
+                    await self.send({"jsonrpc": "2.0", "id": json.loads(asked[1]), "error": error})
+            elif _is_message(message):
                 return message
             else:
                 await self._process.log(f"(A message that is not understood: {str(message)[:200]})")
@@ -279,11 +288,14 @@ class _AcpSession:
         try:
             answer = await self._call("session_prompt", sessionId=self.id, prompt=[{"type": "text", "text": text}])
         except RequestError as error:
-            return TurnEnded(outcome=TurnOutcome.FAILED, reason=_words_of(error), refused_tools=tuple(self._refused))
-        if usage := self._updates.total(object_of(answer.get("usage"))):
+            return failed_of(_words_of(error), tuple(self._refused))
+        counted, usage = object_of(answer.get("usage")), self._updates.total(object_of(answer.get("usage")))
+        if usage:
             await self.process.put(usage)
         stop = str(answer.get("stopReason"))
         match stop:
+            case "end_turn" if self._says_no_answer(counted):
+                return failed_of(self._updates.text.strip(), tuple(self._refused))
             case "end_turn":
                 outcome, reason = TurnOutcome.DONE, ""
             case "cancelled":
@@ -294,8 +306,14 @@ class _AcpSession:
                 outcome, reason = TurnOutcome.FAILED, _REASONS.get(stop, f"the agent stopped: {stop:.100}")
         return TurnEnded(outcome=outcome, reason=reason, refused_tools=tuple(self._refused))
 
+    def _says_no_answer(self, usage: Mapping[str, Any]) -> bool:
+        has_worked = self._updates.has_worked or usage.get("outputTokens")
+        return self._program in _KNOWN and not has_worked and is_no_answer(self._updates.text)
+
     async def _update(self, params: Mapping[str, Any]) -> None:
         if params.get("sessionId") != self.id:
+            if said := text_of(object_of(object_of(params.get("update")).get("content")).get("text")).strip():
+                await self.process.log(f"(of another session) {said}")
             return
         update = object_of(params.get("update"))
         if str(update.get("sessionUpdate")).endswith("_message_chunk"):
@@ -351,6 +369,13 @@ class _AcpSession:
     def _next_id(self) -> str:
         self._count += 1
         return f"ask-{self._count}"
+
+
+def _is_message(message: Mapping[str, Any]) -> bool:
+    """Whether the package's connection can take a message. A line of a log in JSON has neither id nor method."""
+    id, method = message.get("id"), message.get("method")
+    is_named = id is not None or method is not None
+    return is_named and isinstance(id, int | str | None) and isinstance(method, str | None)
 
 
 def _words_of(error: RequestError) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from swarm.domain.model.requests import FileDiff
+from swarm.runner.doors.lines import object_of, text_of
 from swarm.runner.port import CliEvent, LogLine, PermissionAsked, StepShown, TextAdded, ToolState, UsageReported
 
 _STATES: Final = {
@@ -18,17 +20,11 @@ _STATES: Final = {
 _LEAST_DOLLARS: Final = 1e-6  # less is an error of rounding
 _MOST_CALLS: Final = 500
 _TITLE_CHARACTERS: Final = 500
+_KEPT_CHARACTERS: Final = 1_000  # of a turn's text
+_WARNING: Final = re.compile(r"(?:Config warning|Warning): .+\n\n", re.DOTALL)
+"""What codex's adapter says itself: a chunk of its own, without the id of a message."""
+
 _NOTHING_SPENT: Final = UsageReported()
-
-
-def object_of(value: object) -> Mapping[str, Any]:
-    """Returns an object, or an empty one in place of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def text_of(value: object) -> str:
-    """Returns a text, or an empty one in place of anything else."""
-    return value if isinstance(value, str) else ""
 
 
 class _Counter:
@@ -75,32 +71,50 @@ class SessionUsage:
 
 
 class TurnUpdates:
-    """The tool calls and the usage of a session, and whether a paragraph of the turn's text is open."""
+    """The tool calls and the usage of a session, and the text of a turn: its beginning, its last message, and whether a
+    paragraph is open."""
 
     def __init__(self, spent: UsageReported = _NOTHING_SPENT, agent: str = "") -> None:
         self.used = SessionUsage(spent, agent)
+        self.text, self.has_worked = "", False
         self._calls: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._is_in_paragraph = False
+        self._message_id: object = None
+        self._is_codex = "codex" in agent
 
     def begin(self) -> None:
         """Begins a turn."""
-        self._is_in_paragraph = False
+        self._is_in_paragraph = self.has_worked = False
+        self._message_id, self.text = None, ""
 
     def events(self, update: Mapping[str, Any]) -> Iterator[CliEvent]:
         """Yields the events of an update."""
         text = text_of(object_of(update.get("content")).get("text"))
         match update.get("sessionUpdate"):
+            case "agent_message_chunk" if self._is_codex and not update.get("messageId") and _WARNING.fullmatch(text):
+                yield LogLine(text=text.strip())
             case "agent_message_chunk" if text:
-                self._is_in_paragraph = True
-                yield TextAdded(text=text)
+                yield from self._said(text, update.get("messageId"))
+            case "notice":
+                words = (text_of(update.get(name)) for name in ("severity", "title", "description"))
+                yield LogLine(text=f"({' '.join(filter(None, words))})")
             case "agent_thought_chunk" if text.strip():
                 yield LogLine(text=f"(thinking) {text[:_TITLE_CHARACTERS]}")
             case "tool_call" | "tool_call_update":
+                self.has_worked = True
                 yield from self._below_text(self._step(update))
             case "plan":
                 yield from self._below_text(_plan(update.get("entries")))
             case "usage_update":
                 yield from self._usage(object_of(update.get("cost")))
+
+    def _said(self, text: str, message_id: object) -> Iterator[CliEvent]:
+        """Adds text. Another message is another paragraph, for agents that tell which message they write."""
+        if self._is_in_paragraph and message_id != self._message_id:
+            yield TextAdded(text="\n\n")
+        self._is_in_paragraph, self._message_id = True, message_id
+        self.text += text[: _KEPT_CHARACTERS - len(self.text)]
+        yield TextAdded(text=text)
 
     def call(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns what is known of a tool call, with this update."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,18 +18,17 @@ from typing import Any, Final
 
 from swarm.clock import new_id
 from swarm.processes.child import to_the_end
+from swarm.runner.doors import lines
 from swarm.runner.doors.claude_messages import (
     QUESTION_TOOL,
     TurnMessages,
     answers_of,
     ended_of,
-    object_of,
     permission_of,
     question_of,
-    text_of,
     usage_of,
 )
-from swarm.runner.doors.lines import LineProcess
+from swarm.runner.doors.lines import LineProcess, object_of, text_of
 from swarm.runner.doors.repository import OWN_NAMES, system_prompt
 from swarm.runner.port import CliEvent, CliSession, QuestionAsked, SessionMissing, SessionWanted, StartFailed, TurnEnded
 
@@ -39,6 +39,10 @@ _ARGUMENTS: Final = (
 _CONNECTED: Final = ("connected", "pending")
 _MOST_ASKS: Final = 100
 _MISSING: Final = "No conversation found"
+_AS_ROOT: Final = (
+    "Claude Code refuses to skip its permissions as root, which its own settings ask for: start the runner as another "
+    "user, or remove that mode from the settings"
+)
 _PROMPT_BYTES: Final = 100_000  # an argument has at most 128 KiB
 
 
@@ -92,6 +96,8 @@ class _ClaudeSession:
             why = await self._process.why_gone()
             if self._wanted.resume and _MISSING in f"{why} {self._complaint}":
                 raise SessionMissing(f"The CLI has no session {self._wanted.resume}.") from error
+            if "root/sudo" in f"{why} {self._complaint}":
+                raise StartFailed(_AS_ROOT) from error
             raise StartFailed(f"The CLI did not start: {why} {self._complaint}".rstrip()) from error
         if answer.get("subtype") != "success":
             raise StartFailed(f"The CLI refused to start: {text_of(answer.get('error'))[:300]}")
@@ -135,8 +141,11 @@ class _ClaudeSession:
             await self._reply(ask_id, {"behavior": "allow", "updatedInput": given})
 
     async def cancel(self) -> None:
-        """Interrupts the turn."""
+        """Interrupts the turn, and what it asks."""
         self._is_cancelled = True
+        stopped = {"behavior": "deny", "message": "The work was stopped.", "interrupt": True}
+        for id, request in list(self._asks.items()):
+            await self._reply(id, {"action": "cancel"} if request.get("subtype") == "elicitation" else stopped)
         with suppress(ConnectionError):
             await self._process.send(_request(new_id(), "interrupt"))
 
@@ -157,8 +166,8 @@ class _ClaudeSession:
         await self._process.send({"type": "user", "message": message, "parent_tool_use_id": None})
         result = await self._result
         if usage := usage_of(result, self._messages.model):
-            await self._process.put(usage)
-        return ended_of(result, is_cancelled=self._is_cancelled, refused=self._refused)
+            await self._process.put(self._messages.settle(usage))
+        return ended_of(result, self._messages, is_cancelled=self._is_cancelled, refused=self._refused)
 
     async def _control(self, subtype: str) -> Mapping[str, Any]:
         """Sends a control request. Returns the CLI's answer. Raises ConnectionError if the CLI ends."""
@@ -192,6 +201,8 @@ class _ClaudeSession:
                 self._asks.pop(text_of(message.get("request_id")), None)
             case "control_response":
                 self._answered(object_of(message.get("response")))
+            case lines.TOO_LONG:
+                await self._skipped(text_of(message.get("head")))
             case "result":
                 self._ended(message)
             case "system" if message.get("subtype") == "init":
@@ -199,6 +210,15 @@ class _ClaudeSession:
             case _:
                 for event in self._messages.events(message):
                     await self._process.put(event)
+
+    async def _skipped(self, head: str) -> None:
+        """Goes on after a message that was too long: a result counts without its text, and a request is refused."""
+        asked = re.search(r'"request_id":"([^"]+)"', head)
+        if '"type":"result"' in head:
+            self._ended({"subtype": "success", "is_error": '"is_error":true' in head})
+        elif asked and '"type":"control_request"' in head:
+            error = {"subtype": "error", "request_id": asked[1], "error": "The request is too long to be shown."}
+            await self._process.send({"type": "control_response", "response": error})
 
     async def _begun(self, message: Mapping[str, Any]) -> None:
         self._messages.model = text_of(message.get("model")) or None

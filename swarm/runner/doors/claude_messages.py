@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from swarm.domain.model.requests import FileDiff
+from swarm.runner.doors.lines import object_of, text_of
+from swarm.runner.endings import failed_of, is_no_answer
 from swarm.runner.port import (
     CliEvent,
     LogLine,
@@ -38,28 +41,28 @@ _REASONS: Final = {
 }
 
 
-def object_of(value: object) -> Mapping[str, Any]:
-    """Returns an object, or an empty one in place of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def text_of(value: object) -> str:
-    """Returns a text, or an empty one in place of anything else."""
-    return value if isinstance(value, str) else ""
-
-
 class TurnMessages:
-    """The text and the tool calls of a session. Text that was streamed is not repeated by its whole message."""
+    """The text and the tool calls of a session. Text that was streamed is not repeated by its whole message.
+
+    ``failure`` is what the CLI itself says in place of the model's last message, such as that a limit is reached.
+    """
 
     def __init__(self) -> None:
         self.model: str | None = None
+        self.failure = ""
+        self.resets_at: float | None = None
+        self.has_worked = False  # the model has said something in this turn, or called a tool
+        self._used = UsageReported(input_tokens=0, output_tokens=0)  # as the last result says
+        self._calls: dict[str, tuple[int, int]] = {}  # input and output since then, by the message's id
+        self._current: dict[object, str] = {}  # the message that is streamed, by the call of its subagent
         self._streamed: dict[str, None] = {}
         self._titles: dict[str, str] = {}
         self._is_in_paragraph = False
 
     def begin(self) -> None:
         """Begins a turn."""
-        self._is_in_paragraph = False
+        self._is_in_paragraph = self.has_worked = False
+        self.failure, self.resets_at = "", None
         self._streamed.clear()
         self._titles.clear()
 
@@ -69,17 +72,55 @@ class TurnMessages:
         content = inner.get("content")
         blocks = [object_of(block) for block in content] if isinstance(content, list) else []
         match message.get("type"):
-            case "stream_event" if is_main:
-                yield from self._streaming(object_of(message.get("event")))
+            case "stream_event":
+                event = object_of(message.get("event"))
+                yield from self._spent(event, message.get("parent_tool_use_id"))
+                yield from self._streaming(event) if is_main else ()
+            case "assistant" if is_main and (message.get("error") or inner.get("model") == "<synthetic>"):
+                said = " ".join(text_of(block.get("text")) for block in blocks).strip()
+                self.failure = said or text_of(message.get("error")) or "the CLI said nothing"
             case "assistant":
+                self.failure = "" if is_main else self.failure
+                yield from self._counted(text_of(inner.get("id")), object_of(inner.get("usage")))
                 has_streamed = text_of(inner.get("id")) in self._streamed
                 for block in blocks:
                     yield from self._block(block, is_main=is_main, has_streamed=has_streamed)
             case "user":
                 for block in blocks:
                     yield from self._finished(block)
+            case "rate_limit_event":
+                told = object_of(message.get("rate_limit_info"))
+                self.resets_at = _count(told.get("resetsAt")) or None if told.get("status") == "rejected" else None
             case "system":
                 yield LogLine(text=f"({text_of(message.get('subtype'))} {text_of(message.get('status'))})")
+
+    def settle(self, used: UsageReported) -> UsageReported:
+        """Notes what the result says of the usage so far, which counts in place of what was counted meanwhile."""
+        self._used, self._calls = used, {}
+        return used
+
+    def _spent(self, event: Mapping[str, Any], subagent: object) -> Iterator[CliEvent]:
+        """Counts a request to the model once it has ended, so that a budget acts before the next one."""
+        inner, id = object_of(event.get("message")), self._current.get(subagent, "")
+        if event.get("type") == "message_start":
+            self._current[subagent] = id = text_of(inner.get("id"))
+            self._calls[id] = _tokens(object_of(inner.get("usage")))
+        elif event.get("type") == "message_delta":
+            yield from self._counted(id, object_of(event.get("usage")))
+
+    def _counted(self, id: str, usage: Mapping[str, Any]) -> Iterator[CliEvent]:
+        known, (taken, given) = self._calls.get(id, (0, 0)), _tokens(usage)
+        counted = max(known[0], taken), max(known[1], given)
+        if id and any(counted) and counted != known:
+            self._calls[id], self.has_worked = counted, self.has_worked or counted[1] > 0
+            taken, given = (sum(call[at] for call in self._calls.values()) for at in (0, 1))
+            used = self._used
+            yield replace(
+                used,
+                input_tokens=(used.input_tokens or 0) + taken,
+                output_tokens=(used.output_tokens or 0) + given,
+                model=self.model,
+            )
 
     def _streaming(self, event: Mapping[str, Any]) -> Iterator[CliEvent]:
         part = object_of(event.get("delta")) or object_of(event.get("content_block"))
@@ -110,6 +151,7 @@ class TurnMessages:
         elif block.get("type") == "tool_use" and id:
             if is_main:
                 yield from self._end_paragraph()
+            self.has_worked = True
             title = title_of(text_of(block.get("name")), object_of(block.get("input")))
             self._note(self._titles, id, _MOST_STEPS, title)
             yield StepShown(id=id, title=title, state=ToolState.IN_PROGRESS)
@@ -195,25 +237,30 @@ def usage_of(result: Mapping[str, Any], model: str | None) -> UsageReported | No
         taken = sum(_count(one.get(name)) for one in of_models for name in _INPUT_TOKENS)
         given = sum(_count(one.get("outputTokens")) for one in of_models)
     elif usage:
-        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-        taken, given = sum(_count(usage.get(name)) for name in names), _count(usage.get("output_tokens"))
+        taken, given = _tokens(usage)
     else:
         return None
     dollars = float(cost) if isinstance(cost, int | float) else None
     return UsageReported(input_tokens=taken, output_tokens=given, cost_dollars=dollars, model=model)
 
 
-def ended_of(result: Mapping[str, Any], *, is_cancelled: bool, refused: Iterable[str]) -> TurnEnded:
-    """Returns the end of a turn by its result. Tools count as refused also where the CLI itself has refused them."""
+def ended_of(
+    result: Mapping[str, Any], messages: TurnMessages, *, is_cancelled: bool, refused: Iterable[str]
+) -> TurnEnded:
+    """Returns the end of a turn by its result. Tools count as refused also where the CLI itself has refused them.
+
+    What the CLI says in place of the model is no answer: its own fields tell it, or its words if nothing was done.
+    """
     denied = [text_of(object_of(one).get("tool_name")) for one in result.get("permission_denials") or ()]
     tools = tuple(dict.fromkeys(tool for tool in (*refused, *denied) if tool not in ("", QUESTION_TOOL)))
     subtype, text = text_of(result.get("subtype")), text_of(result.get("result"))
     if is_cancelled:
         return TurnEnded(outcome=TurnOutcome.CANCELLED, refused_tools=tools)
-    if result.get("is_error") or subtype != "success":
+    has_failed = result.get("is_error") or subtype != "success" or messages.failure
+    if has_failed or (not messages.has_worked and is_no_answer(text)):
         errors = " ".join(str(error) for error in result.get("errors") or ())
-        reason = text or errors or _REASONS.get(subtype, f"the CLI reports an error: {subtype}")
-        return TurnEnded(outcome=TurnOutcome.FAILED, reason=reason[:_TITLE_CHARACTERS], refused_tools=tools)
+        reason = messages.failure or text or errors or _REASONS.get(subtype, f"the CLI reports an error: {subtype}")
+        return failed_of(reason[:_TITLE_CHARACTERS], tools, resets_at=messages.resets_at)
     if result.get("stop_reason") == "refusal":
         return TurnEnded(outcome=TurnOutcome.REFUSED, text=text, reason="the model refused", refused_tools=tools)
     return TurnEnded(outcome=TurnOutcome.DONE, text=text, refused_tools=tools)
@@ -230,6 +277,11 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
     title = text_of(question.get("header")) or text_of(question.get("question"))
     named = {"title": title, "description": text_of(question.get("question"))}
     return {"type": "array", "items": choice, **named} if question.get("multiSelect") else {**choice, **named}
+
+
+def _tokens(usage: Mapping[str, Any]) -> tuple[int, int]:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(_count(usage.get(name)) for name in names), _count(usage.get("output_tokens"))
 
 
 def _count(value: object) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import re
 import shutil
 from asyncio import StreamReader
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -37,6 +38,17 @@ _SIGN_BYTES: Final = 16 << 20
 _QUEUED: Final = 64  # chunks; a fast command waits for us, so its output needs no memory
 _GRACE_SECONDS: Final = 2.0
 _EXIT_SECONDS: Final = 30.0
+_HELD_CHARACTERS: Final = 400  # of a line that is not finished, which a progress bar may still overwrite
+_ESCAPE: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|$)"  # CSI: colours, cursor movements
+    r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)"  # OSC and the like: titles, links
+    r"|\x1b[ -/]*(?:[0-~]|$)"
+)
+_UNFINISHED: Final = re.compile(
+    r"(?:(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*\x1b?|\x1b[ -/]*)$"
+)
+_ERASE: Final = re.compile(r"(?:\x1b\[|\x9b)[0-2]?K")
+_CONTROL: Final = re.compile(r".\x08|[\0-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class CommandDoor:
@@ -163,15 +175,15 @@ async def _feed(child: Child, given: str) -> None:
 
 async def _read(stream: StreamReader, queue: asyncio.Queue[CliEvent | None]) -> None:
     """Passes the output on. What nobody will be shown is read and dropped, with a sign of life now and then."""
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    decoder, screen = codecs.getincrementaldecoder("utf-8")(errors="replace"), Screen()
     count = 0
     while data := await stream.read(_READ_BYTES):
         count += len(data)
         if count <= _MOST_BYTES:
-            await queue.put(TextAdded(text=decoder.decode(data)))
+            await queue.put(TextAdded(text=screen.feed(decoder.decode(data))))
         elif count % _SIGN_BYTES < len(data):
             await queue.put(TextAdded(text=""))
-    if rest := decoder.decode(b"", final=True):
+    if rest := screen.feed(decoder.decode(b"", final=True), is_last=True):
         await queue.put(TextAdded(text=rest))
     await queue.put(None)
 
@@ -179,6 +191,37 @@ async def _read(stream: StreamReader, queue: asyncio.Queue[CliEvent | None]) -> 
 async def _log(stream: StreamReader, queue: asyncio.Queue[CliEvent | None]) -> None:
     while data := await stream.read(_READ_BYTES):
         await queue.put(LogLine(text=data.decode(errors="replace")))
+
+
+class Screen:
+    """What a terminal would show in the end: no escape sequences, and of a line that is overwritten its last state."""
+
+    def __init__(self) -> None:
+        self._line = ""
+
+    def feed(self, text: str, *, is_last: bool = False) -> str:
+        """Adds text. Returns what is certain: whole lines, and the beginning of a long one."""
+        *whole, line = (self._line + text).split("\n")
+        shown = "".join(f"{_state(one)}\n" for one in whole)
+        if is_last:
+            line, shown = "", shown + _state(line)
+        elif len(line) > _HELD_CHARACTERS:
+            if overwritten := line.rstrip("\r").rfind("\r") + 1:
+                line = line[overwritten:]
+            elif not line.endswith("\r"):
+                found = _UNFINISHED.search(line[-_READ_BYTES:])
+                kept = found[0] if found else ""
+                line, shown = kept, shown + _state(line.removesuffix(kept))
+        self._line = line
+        return shown
+
+
+def _state(line: str) -> str:
+    state = ""
+    for part in line.split("\r"):
+        erased = _ERASE.split(part)
+        state = _CONTROL.sub("", _ESCAPE.sub("", "".join(erased))) or ("" if len(erased) > 1 else state)
+    return state
 
 
 def _reason(code: int | None) -> str:

@@ -17,9 +17,22 @@ from subprocess import PIPE
 from typing import Any, Final
 
 from swarm.processes.child import Child, to_the_end
-from swarm.runner.port import CliEvent, LogLine, SessionWanted, StartFailed, TurnEnded, TurnOutcome
+from swarm.runner.port import (
+    CliEvent,
+    LogLine,
+    SessionWanted,
+    StartFailed,
+    StepShown,
+    ToolState,
+    TurnEnded,
+    TurnOutcome,
+)
 
 MAX_LINE_BYTES: Final = 10 << 20
+TOO_LONG: Final = "swarm_too_long"
+"""The type of the message in place of one that is too long; its ``head`` is how that one begins."""
+
+_HEAD_BYTES: Final = 300
 _QUEUED_EVENTS: Final = 8  # an event may be as long as a line
 _LOG_CHARACTERS: Final = 2_000
 _LOG_READ_BYTES: Final = 1 << 14
@@ -157,22 +170,25 @@ class LineProcess:
         await asyncio.wait({self._logging})
 
     async def _line(self) -> bytes | None:
-        """Returns the next line, which may be the unfinished last one. One that is too long is left out."""
-        is_too_long = False
+        """Returns the next line, which may be the unfinished last one; in place of one that is too long a message that
+        has only its beginning. People see that."""
+        head = b""
         while True:
             try:
                 line = await self._child.stdout.readuntil(b"\n")
             except LimitOverrunError as error:
-                await self._child.stdout.readexactly(error.consumed)
-                is_too_long = True
+                part = await self._child.stdout.readexactly(error.consumed)
+                head = head or part[:_HEAD_BYTES]
                 continue
             except (IncompleteReadError, ConnectionError) as error:
                 line = error.partial if isinstance(error, IncompleteReadError) else b""
                 return line or None
-            if not is_too_long:
+            if not head:
                 return line
             await self.log(f"(A line of more than {MAX_LINE_BYTES >> 20} MB is left out.)")
-            is_too_long = False
+            words = f"a message of more than {MAX_LINE_BYTES >> 20} MB was left out"
+            await self.put(StepShown(id="swarm-too-long", title=words, state=ToolState.ERROR))
+            return json.dumps({"type": TOO_LONG, "head": head.decode(errors="replace").replace('": ', '":')}).encode()
 
     async def _log_errors(self) -> None:
         with suppress(ConnectionError):
@@ -183,9 +199,19 @@ class LineProcess:
                         await self.log(line)
 
 
+def object_of(value: object) -> Mapping[str, Any]:
+    """Returns an object, or an empty one in place of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: object) -> str:
+    """Returns a text, or an empty one in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        message = json.loads(line)
+        message = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
     except (ValueError, RecursionError):
         return None
     return message if isinstance(message, dict) else None

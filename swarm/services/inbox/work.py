@@ -24,6 +24,7 @@ from swarm.services.inbox.triggers import ClaimContents
 from swarm.services.operate.team import Presence
 from swarm.services.rules import leases
 from swarm.services.rules.leases import Ended, FinishCall, Renewed
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases as stored_leases
@@ -61,13 +62,22 @@ class Work:
         self._presence = presence
         self._operating_policy = operating_policy
 
-    async def renew(self, agent: Agent, tokens: Sequence[str], instance_id: str | None = None) -> Heartbeat:
-        """Extends leases by their full duration. Without a token, the call only shows that the agent is online.
+    async def renew(
+        self,
+        agent: Agent,
+        tokens: Sequence[str],
+        instance_id: str | None = None,
+        parked_seconds: float | None = None,
+    ) -> Heartbeat:
+        """Extends leases by their full duration. Without a token, the call only shows that the agent is online, and
+        with ``parked_seconds`` people see for how long it takes no work.
 
         Raises Conflict if another instance serves the agent. A call that names no instance only extends leases then,
         without notices.
         """
         await self._presence.note(agent)
+        if parked_seconds is not None:
+            await self._database.write(agents.park, agent.id, parked_seconds)
         call = _RenewCall(
             agent=agent,
             tokens=tuple(tokens),

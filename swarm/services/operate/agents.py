@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.clock import SECOND, new_id
@@ -203,7 +203,11 @@ def _ensure(
 def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
     """Returns all agents and their presence, oldest first."""
     gone_since = offline_since(tx, operating_policy)
-    return [Present(agent=agent, online=agent.online(gone_since)) for agent in agents.everyone(tx)]
+    team = [
+        agent if (agent.parked_until or 0) > tx.now else replace(agent, parked_until=None)
+        for agent in agents.everyone(tx)
+    ]
+    return [Present(agent=agent, online=agent.online(gone_since)) for agent in team]
 
 
 def _find(tx: Transaction, id_or_name: str) -> Agent:

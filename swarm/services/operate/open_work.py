@@ -136,6 +136,7 @@ def team(tx: Transaction, operating_policy: OperatingPolicy) -> tuple[AgentCard,
             role=one.agent.role,
             description=one.agent.description,
             online=one.online,
+            parked_seconds=max(0, (one.agent.parked_until or 0) - tx.now) // SECOND,
             load=loads.get(one.agent.id, IDLE),
         )
         for one in read_team(tx, operating_policy)

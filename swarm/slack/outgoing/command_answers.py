@@ -228,6 +228,8 @@ def _agents(answer: AgentList) -> tuple[str, list[Block]]:
 
 def _agent(agent: AgentCard) -> str:
     presence = "online" if agent.online else "offline"
+    if agent.parked_seconds:
+        presence += f", its account's limit is reached for {_duration(agent.parked_seconds)}"
     load = [_counted(count, what) for count, what in _loads(agent) if count]
     facts = " · ".join([agent.role.value, presence, *load])
     description = f"\n{word(agent.description, 300)}" if agent.description.strip() else ""

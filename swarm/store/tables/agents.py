@@ -32,6 +32,7 @@ agents = Table(
     Column("revoked_at", BigInteger),
     Column("reach", Text, nullable=False, server_default="polling"),
     Column("enrolled", Boolean, nullable=False, server_default=false()),  # registered with an enrolment key
+    Column("parked_until", BigInteger),  # a limit of its account is reached until then
     one_of("role", Role),
     one_of("reach", Reach),
 )

@@ -203,6 +203,14 @@ class Agent:
                 by_url = ElicitationUrlSessionMode(session_id=session_id, mode="url", elicitation_id="u", url=address)
                 answer = await self.client.create_elicitation("Log in.", by_url)
                 await self.say(session_id, answer.action)
+            case "limited":
+                await self.say(session_id, "You've hit your usage limit. Try again in 3 hours 5 minutes.")
+            case "too long to ask":
+                call = ToolCallUpdate(tool_call_id="c", kind="edit", raw_input={"content": "x" * (11 << 20)})
+                try:
+                    await self.client.request_permission(session_id, call, OPTIONS)
+                except RequestError as error:
+                    await self.say(session_id, str(error))
             case "speaks of another session":
                 await self.say("s-2", "Not mine.")
                 await self.say(session_id, "Mine.")
@@ -313,4 +321,6 @@ class CountingAgent(Agent):
 
 
 if __name__ == "__main__":
+    if HABIT == "banner":
+        raw('\ufeffWelcome to the agent!\n\x1b[1m{"level":"info","type":"log"}\n{"level":"info"}\n')
     asyncio.run(run_agent(cast("Any", CountingAgent()), use_unstable_protocol=True))

@@ -52,6 +52,17 @@ def say(text: str) -> None:
     write(type="assistant", message=whole, parent_tool_use_id=None)
 
 
+def spend(id: str, taken: int, given: int) -> None:
+    """A request to the model, as its partial messages tell it: twice, and once more as a whole."""
+    usage = {"input_tokens": taken, "cache_read_input_tokens": 0, "output_tokens": 1}
+    start = {"type": "message_start", "message": {"id": id, "usage": usage}}
+    write(type="stream_event", event=start, parent_tool_use_id=None)
+    for count in (given, given):
+        delta = {"type": "message_delta", "usage": {"output_tokens": count}}
+        write(type="stream_event", event=delta, parent_tool_use_id=None)
+    write(type="assistant", message={"id": id, "usage": usage, "content": []}, parent_tool_use_id=None)
+
+
 def ask(id: str, tool: str, **given: Any) -> None:
     """Asks whether a tool may be used."""
     request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": f"u-{id}"}
@@ -136,6 +147,45 @@ def turn() -> None:
             answer = {"subtype": "success", "request_id": message["request_id"]}
             write(type="control_response", response=answer)
             result(subtype="error_during_execution", is_error=True)
+        case "too long":
+            ask("a", "Write", content="x" * (11 << 20))
+            say(json.dumps(read()["response"]))
+            result(result="y" * (11 << 20))
+        case "asks and is stopped":
+            ask("a", "Bash", command="rm 1")
+            said = answers(1)["a"]
+            note(**read())
+            result(subtype="error_during_execution", is_error=bool(said))
+        case "spends":
+            if sum('"type": "user"' in line for line in STATE.read_text().splitlines()) > 1:
+                say("Here it is.")
+                result()
+                return
+            spend("m-1", 100, 10)
+            spend("m-2", 100, 10)
+            message = read()
+            note(**message)
+            write(type="control_response", response={"subtype": "success", "request_id": message["request_id"]})
+            result(subtype="error_during_execution", is_error=True)
+        case "counts":
+            for number in range(1, 4):
+                spend(f"m-{number}", 100 * number, 10)
+            result(modelUsage={"model-1": {"inputTokens": 500, "outputTokens": 40}})
+        case "limited" | "limited by words" | "says that it is limited":
+            words = "You've hit your limit · resets 3pm (UTC)"
+            if HABIT == "limited":
+                told = {"status": "rejected", "resetsAt": int(time.time()) + 600}
+                write(type="rate_limit_event", rate_limit_info=told)
+                fake = {"id": "s", "model": "<synthetic>", "content": [{"type": "text", "text": words}]}
+                write(type="assistant", message=fake, parent_tool_use_id=None, error="rate_limit")
+            elif HABIT == "says that it is limited":
+                spend("m", 5, 9)
+            result(result=words)
+        case "recovers":
+            fake = {"id": "s", "model": "<synthetic>", "content": [{"type": "text", "text": "API Error"}]}
+            write(type="assistant", message=fake, parent_tool_use_id=None)
+            say("Here it is.")
+            result()
         case "refuses":
             result(permission_denials=[{"tool_name": "Bash"}])
         case "fails":
@@ -202,9 +252,12 @@ def fork_away() -> None:
 
 def main() -> None:
     """Introduces itself, and answers prompts until the end of the input."""
-    if HABIT == "dead":
-        sys.stderr.write("no licence\n")
+    if HABIT in ("dead", "root"):
+        root = "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
+        sys.stderr.write(f"{root if HABIT == 'root' else 'no licence'}\n")
         sys.exit(3)
+    if HABIT == "banner":
+        sys.stdout.write('\ufeffWelcome!\n\x1b[1m{"level":"info"}\n{"level":"info","type":"log"}\n')
     config = Path(argument("--mcp-config") or "")
     note(arguments=ARGUMENTS, config=json.loads(config.read_text()), mode=stat.S_IMODE(config.stat().st_mode))
     if HABIT == "missing":

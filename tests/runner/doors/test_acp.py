@@ -346,3 +346,32 @@ async def test_an_agent_without_mcp_over_http(desk: Desk) -> None:
     events, _ = await turn_of(session)
     assert any("no MCP servers over HTTP" in event.text for event in events if isinstance(event, LogLine))
     assert desk.noted()[1]["mcp"] == []
+
+
+def said(text: str, id: str | None = None) -> dict[str, Any]:
+    """An update with text of a message."""
+    return {"sessionUpdate": "agent_message_chunk", "content": {"text": text}, **({"messageId": id} if id else {})}
+
+
+@pytest.mark.req("RUN-04")
+def test_messages_are_separated_and_what_the_adapter_says_itself_goes_to_the_log() -> None:
+    updates = TurnUpdates(agent="codex-acp codex")
+    warning, notice = said("Warning: model metadata not found.\n\n"), {"sessionUpdate": "notice", "title": "Compacted"}
+    given = (warning, said("One ", "a"), notice, said("whole.", "a"), said("Another.", "b"))
+    seen = [event for one in given for event in updates.events(one)]
+    assert text_in(seen) == "One whole.\n\nAnother."
+    logged = [event.text for event in seen if isinstance(event, LogLine)]
+    assert logged == ["Warning: model metadata not found.", "(Compacted)"]
+    assert text_in(list(TurnUpdates(agent="other").events(warning))) == "Warning: model metadata not found.\n\n"
+
+
+@pytest.mark.req("RUN-04", "RUN-08")
+@pytest.mark.parametrize("program", ["codex-acp", "opencode", "unknown"])
+async def test_only_known_agents_fail_by_their_words(desk: Desk, program: str) -> None:
+    script = desk.folder / program
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{acp_agent.__file__}" limited "{desk.state}"\n')
+    script.chmod(0o700)
+    events, ended = await turn_of(await desk.open(AcpDoor([str(script)])))
+    assert ended.outcome is (TurnOutcome.DONE if program == "unknown" else TurnOutcome.FAILED)
+    assert bool(ended.resets_at) == (program != "unknown")
+    assert "hit your usage limit" in text_in(events)

@@ -319,3 +319,42 @@ async def test_a_refusal_counts_for_its_turn_also_if_the_cli_does_not_report_it_
     arguments = desk.noted()[0]["arguments"]
     assert "--strict-mcp-config" in arguments
     assert set(arguments[arguments.index("--allowedTools") + 1].split(",")) == OWN_NAMES
+
+
+@pytest.mark.req("RUN-06")
+async def test_each_request_to_the_model_is_counted_once_and_the_result_corrects_it(desk: Desk) -> None:
+    session = await desk.open(desk.claude("counts"))
+    events, _ = await turn_of(session)
+    used = [(event.input_tokens, event.output_tokens) for event in events if isinstance(event, UsageReported)]
+    assert used == [(100, 10), (300, 20), (600, 30), (500, 40)]
+    events, _ = await turn_of(session)
+    used = [(event.input_tokens, event.output_tokens) for event in events if isinstance(event, UsageReported)]
+    assert used[-4:-1] == [(600, 50), (800, 60), (1100, 70)]
+
+
+@pytest.mark.req("RUN-04", "RUN-08")
+@pytest.mark.parametrize("habit", ["limited", "limited by words", "says that it is limited", "recovers"])
+async def test_what_the_cli_says_in_place_of_the_model_is_no_answer(desk: Desk, habit: str) -> None:
+    events, ended = await turn_of(await desk.open(desk.claude(habit)))
+    if not habit.startswith("limited"):
+        assert ended.outcome is TurnOutcome.DONE
+        return
+    assert (ended.outcome, text_in(events)) == (TurnOutcome.FAILED, "")
+    assert ended.reason == "You've hit your limit · resets 3pm (UTC)"
+    assert ended.resets_at
+
+
+@pytest.mark.req("RUN-05")
+async def test_a_stop_withdraws_what_is_asked_so_that_no_later_tool_runs(desk: Desk) -> None:
+    session = await desk.open(desk.claude("asks and is stopped"))
+    _, ended = await turn_of(
+        session, seen=lambda event: session.cancel() if isinstance(event, PermissionAsked) else None
+    )
+    assert ended.outcome is TurnOutcome.CANCELLED
+    assert [(one["behavior"], one.get("interrupt")) for one in replies_in(desk)] == [("deny", True)]
+
+
+@pytest.mark.req("RUN-09")
+async def test_that_root_is_refused_is_said_with_what_to_do(desk: Desk) -> None:
+    with pytest.raises(StartFailed, match=r"as root.*start the runner as another user"):
+        await desk.open(desk.claude("root"))

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from swarm.runner.doors.command import CommandDoor
+from swarm.runner.doors.command import CommandDoor, Screen
 from swarm.runner.port import LogLine, SessionMissing, StartFailed, TextAdded, TurnOutcome
 from tests.runner.doors.conftest import Desk, text_in, turn_of
 
@@ -90,3 +90,35 @@ async def test_what_cannot_be_opened(desk: Desk) -> None:
     _, ended = await turn_of(session)
     assert ended.outcome is TurnOutcome.FAILED
     assert "the command cannot be started: No such file" in ended.reason
+
+
+SCREENS = {
+    "a\x1b[31mred\x1b[0m \x1b]8;;https://example.org\x1b\\link\x1b]8;;\x07\n": "ared link\n",
+    "\x9b1mbold\x9d0;title\x9c\x1bP1$r\x1b\\\x1b(B\x1b7.\n": "bold.\n",
+    "10%\r 50%\r100%\n": "100%\n",
+    "Loading\r\x1b[KDone\r\n\r\nNext": "Done\n\nNext",
+    "Loading\r\x1b[2K\n.": "\n.",
+    "n\x08no\x07\tyes \x1b[": "no\tyes ",
+    "# ä 😀 [0m ]8;;\n": "# ä 😀 [0m ]8;;\n",
+    "x" * 2000 + "\x1b[1my" * 300 + "\n": "x" * 2000 + "y" * 300 + "\n",
+    "".join(f"{n} of 500\r" for n in range(501)): "500 of 500",
+}
+
+
+@pytest.mark.req("RUN-09")
+@pytest.mark.parametrize("size", [1, 3, 700, 100_000])
+@pytest.mark.parametrize("number", range(len(SCREENS)))
+def test_of_the_output_of_a_terminal_the_last_state_is_shown_however_it_arrives(number: int, size: int) -> None:
+    text, shown = list(SCREENS.items())[number]
+    screen = Screen()
+    parts = [screen.feed(text[at : at + size]) for at in range(0, len(text), size)]
+    assert "".join([*parts, screen.feed("", is_last=True)]) == shown
+
+
+@pytest.mark.req("RUN-09")
+def test_a_long_line_is_shown_before_it_ends_and_a_progress_without_end_needs_little_memory() -> None:
+    screen = Screen()
+    assert "".join(screen.feed("word ") for _ in range(1000)).startswith("word " * 900)
+    for number in range(100_000):
+        assert screen.feed(f"\r{number} %") == screen.feed("")
+        assert len(screen._line) < 500

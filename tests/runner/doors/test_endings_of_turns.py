@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swarm.runner.port import CliSession, LogLine, PermissionAsked, TextAdded, TurnOutcome
+from swarm.runner.port import CliSession, LogLine, PermissionAsked, StepShown, TextAdded, TurnOutcome
 from tests.runner.doors.conftest import Desk, running_in, text_in, turn_of
 
 
@@ -82,3 +82,22 @@ async def test_a_silent_cli_is_ended_by_closing(desk: Desk, cli: str) -> None:
         _, ended = await turn
     assert ended.outcome is TurnOutcome.FAILED
     assert running_in(desk.folder) == []
+
+
+@pytest.mark.req("RUN-09")
+@pytest.mark.parametrize(("cli", "habit"), [("acp", "too long to ask"), ("claude", "too long")])
+async def test_a_message_that_is_too_long_is_said_and_the_turn_goes_on(desk: Desk, cli: str, habit: str) -> None:
+    events, ended = await turn_of(await opened(desk, cli, habit))
+    steps = [event.title for event in events if isinstance(event, StepShown)]
+    assert steps
+    assert set(steps) == {"a message of more than 10 MB was left out"}
+    assert "The request is too long to be shown." in text_in(events)
+    assert ended.outcome is TurnOutcome.DONE
+
+
+@pytest.mark.req("RUN-09")
+@pytest.mark.parametrize("cli", ["acp", "claude"])
+async def test_what_a_program_says_before_its_protocol_goes_to_the_log(desk: Desk, cli: str) -> None:
+    events, ended = await turn_of(await opened(desk, cli, "banner"))
+    assert (text_in(events), ended.outcome) == ("Hello.", TurnOutcome.DONE)
+    assert any("Welcome" in event.text for event in events if isinstance(event, LogLine))
