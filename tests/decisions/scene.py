@@ -138,9 +138,25 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
+        """Ends what is left in the loop, so that every connection is closed before the loop is."""
+        self.run(_ended_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _ended_all() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    loop = asyncio.get_running_loop()
+    await loop.shutdown_asyncgens()
+    for transport in list(vars(loop).get("_transports", {}).values()):  # left half closed by a process that was killed
+        transport.abort()
+    rounds = asyncio.Event()
+    loop.call_soon(loop.call_soon, rounds.set)  # closed transports let their sockets go in the next round
+    await rounds.wait()
 
 
 @contextlib.contextmanager
