@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, Final
@@ -38,6 +39,7 @@ from swarm.runner.sandbox import Sandbox
 
 _GIT_SECONDS: Final = 600.0
 _MOST_BYTES: Final = 600_000
+_MOST_NAME_BYTES: Final = 32 << 20
 _DAY_SECONDS: Final = 86_400
 _SAFE: Final = (
     "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
@@ -83,6 +85,14 @@ class Changes:
     branch: str
     summary: str  # such as "2 files changed, 10 insertions(+)"; empty without changes
     diff: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """What was done in a worktree before its CLI."""
+
+    done: str = ""  # stands for the set-up that has succeeded; empty: none
+    files: tuple[str, ...] = ()  # what was copied there, which no commit of ours contains
 
 
 class Workdirs:
@@ -134,15 +144,66 @@ class Workdirs:
             return None
         await self._check_settings(workdir.path, workdir)
         await self._add(workdir)
-        if await self._git(workdir.path, "diff", "--cached", "--name-only", within=workdir):
+        copied = frozenset(self.prepared(workdir).files)
+        staged = await self._names(workdir.path, "diff", "--cached", "--name-only", within=workdir)
+        if wrong := copied.intersection(staged):  # the CLI has changed what git ignores
+            await self._git(
+                workdir.path, "--literal-pathspecs", "reset", "--quiet", "--pathspec-from-file=-",
+                "--pathspec-file-nul", within=workdir, given="\0".join(wrong),
+            )  # fmt: skip
+        if not wrong.issuperset(staged):
             who = ("-c", f"user.name={self._name}", "-c", f"user.email={self._name}@swarm.invalid")
             how = ("--quiet", "--no-verify", "--no-gpg-sign")  # nobody is there who could unlock a key
             await self._git(workdir.path, *who, "commit", *how, "--message", message, within=workdir)
         span = (await self._common(workdir, workdir.base), "HEAD")
         summary = await self._git(workdir.path, "diff", *_PLAIN_DIFF, "--shortstat", *span, within=workdir)
         diff = await self._git(workdir.path, "diff", *_PLAIN_DIFF, *span, within=workdir) if summary else ""
+        changed = await self._names(workdir.path, "diff", "--no-renames", "--name-only", *span, within=workdir)
+        if leaked := sorted(copied.intersection(changed)):
+            summary, diff = f"{summary.rstrip()}. Do not push it: the agent has committed `{leaked[0]}`, a copy", ""
         branch = await self.publish(workdir) if self._sandbox else await self._branch(workdir, workdir.branch)
         return Changes(branch=branch or workdir.branch, summary=summary.strip(), diff=diff)
+
+    async def checkout(self) -> Path | None:
+        """Returns the top folder of the repository's own checkout. A URL has none, nor has a bare repository."""
+        if self._repo is None or (local := _local(self._repo)) is None:
+            return None
+        with suppress(GitFailed):
+            return Path((await self._git(local, "rev-parse", "--show-toplevel")).strip())
+        return None
+
+    async def untracked(self, checkout: Path, patterns: Sequence[str]) -> list[str]:
+        """Returns the files of a checkout that git does not track and that ``patterns`` (options of `git ls-files`)
+        name, links and other repositories included. Raises GitFailed."""
+        return await self._names(checkout, "ls-files", "--others", "--ignored", *patterns)
+
+    async def unignored(self, workdir: Workdir, names: Iterable[str]) -> list[str]:
+        """Returns those of the files that a commit of everything in the worktree would contain. Raises GitFailed."""
+        others = await self._names(workdir.path, "ls-files", "--others", "--exclude-standard", within=workdir)
+        return sorted(set(names).intersection(others))
+
+    def prepared(self, workdir: Workdir) -> Prepared:
+        """Returns what was done in a worktree before its CLI."""
+        with suppress(OSError, ValueError, TypeError):  # nothing yet, or damaged
+            kept = json.loads(self._note(workdir.path).read_text(encoding="utf-8"))
+            return Prepared(done=str(kept["done"]), files=tuple(kept["files"]))
+        return Prepared()
+
+    def note(self, workdir: Workdir, prepared: Prepared) -> None:
+        """Keeps what was done in a worktree, atomically."""
+        note = self._note(workdir.path)
+        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = note.with_suffix(".new")
+        new.write_text(json.dumps(asdict(prepared)), encoding="utf-8")
+        new.replace(note)
+
+    def _note(self, path: Path) -> Path:
+        return self._home / "prepared" / f"{path.name}.json"
+
+    def _anew(self, path: Path) -> None:
+        """Notes that a worktree is made again, and has nothing yet that is not in git."""
+        if (before := self.prepared(Workdir(path=path))).done:
+            self.note(Workdir(path=path), replace(before, done=""))
 
     async def publish(self, workdir: Workdir) -> str | None:
         """Hands the commits of a clone to the repository, if there are any. Returns the branch. Raises GitFailed.
@@ -182,7 +243,7 @@ class Workdirs:
 
     async def _add(self, workdir: Workdir) -> None:
         """Stages everything; of a submodule its commit only, because git would ask the submodule's own repository."""
-        entries = (await self._git(workdir.path, "ls-files", "--stage", "-z", within=workdir)).split("\0")
+        entries = await self._names(workdir.path, "ls-files", "--stage", within=workdir)
         parts = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
         others = [f":(top,exclude,literal){part}" for part in parts]
         await self._git(workdir.path, "add", "--all", "--", ":(top)", *others, within=workdir)
@@ -225,6 +286,7 @@ class Workdirs:
         workdir = self._found(path, common)
         if not (path / ".git" / "HEAD").exists():
             path.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 -- a moment
+            self._anew(path)
             whole = replace(workdir, git={}, shown=(common, *workdir.shown))
             clone = ("clone", "--quiet", "--shared", "--no-checkout", "--", str(common), ".")
             await self._git(path, *clone, within=whole, protocols="file")
@@ -282,6 +344,7 @@ class Workdirs:
     async def _make(self, repository: Path, path: Path, branch: str, *, is_unfinished: bool) -> None:
         """Makes a worktree, and keeps the files of one that the repository does not know any more."""
         aside = path.with_name(f"{path.name}.lost")
+        self._anew(path)
         await asyncio.to_thread(_put_aside, path, aside, is_unfinished=is_unfinished)
         await self._git(repository, "worktree", "prune")
         await self._git(repository, "worktree", "add", "--quiet", *await self._new(repository, path, branch))
@@ -364,14 +427,29 @@ class Workdirs:
         own = self._sandbox.environment if self._sandbox and within else {}
         return self._environment | own | dict(within.git if within else {})
 
-    async def _git(self, cwd: Path, *arguments: str, within: Workdir | None = None, protocols: str | None = "") -> str:
+    async def _names(self, cwd: Path, *arguments: str, within: Workdir | None = None) -> list[str]:
+        """Runs git for a list of files."""
+        listed = await self._git(cwd, *arguments, "-z", within=within, most_bytes=_MOST_NAME_BYTES)
+        if len(listed) >= _MOST_NAME_BYTES:
+            raise GitFailed(f"git {arguments[0]} failed: it names too many files.")
+        return listed.split("\0")[:-1]
+
+    async def _git(
+        self,
+        cwd: Path,
+        *arguments: str,
+        within: Workdir | None = None,
+        protocols: str | None = "",
+        given: str | None = None,
+        most_bytes: int = _MOST_BYTES,
+    ) -> str:
         """Runs git: in the sandbox if ``within`` is a thread's folder. ``protocols`` may be used; None: as usual."""
         argv = [*(self.wrap(within) if within else ()), "git", *_SAFE, *arguments]
         offline = {} if self._is_trusted or protocols is None else _OFFLINE | {"GIT_ALLOW_PROTOCOL": protocols}
         try:
             ran: Ran = await run_program(
-                argv, cwd=cwd, env=self._of(within) | offline, timeout_seconds=_GIT_SECONDS, most_bytes=_MOST_BYTES,
-                errors_apart=True,
+                argv, cwd=cwd, env=self._of(within) | offline, timeout_seconds=_GIT_SECONDS, most_bytes=most_bytes,
+                errors_apart=True, stdin=given if given is None else given.encode(),
             )  # fmt: skip
         except OSError as error:
             raise GitFailed(f"git cannot be started: {error.strerror or error}.") from error
