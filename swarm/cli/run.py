@@ -140,6 +140,7 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
     if options.sandbox:
         check_sandbox()
     check_program(options.provider, environment)
+    _check_build(options)
     become_private()
     settings, keys = _prepared(options.env)
     wanted = _wanted(name, options, settings, kind, environment)
@@ -165,8 +166,8 @@ def _wanted(
         workdir=options.workdir.expanduser().resolve() if options.workdir else None,
         repo=_repo(options.repo, options.workdir, environment, show_diff=options.show_diff),
         base=_base(options.base, options.repo),
-        include=_include(options.include, options.repo),
-        setup=_setup(options.setup, options.repo),
+        include=options.include,
+        setup=options.setup,
         show_diff=options.show_diff,
         environment=environment,
         sandbox=options.sandbox,
@@ -320,18 +321,11 @@ def _base(base: str | None, repo: str | None) -> str | None:
     return base
 
 
-def _include(patterns: tuple[str, ...], repo: str | None) -> tuple[str, ...]:
-    if patterns and not (repo and Path(repo).expanduser().exists()):
-        raise ConfigurationError("--include needs --repo with a folder: only a checkout has files that git ignores.")
-    if not all(pattern.strip() for pattern in patterns):
-        raise ConfigurationError("--include is empty: a pattern as in .gitignore is expected.")
-    return patterns
-
-
-def _setup(command: str, repo: str | None) -> str:
-    if command and not repo:
+def _check_build(options: _Options) -> None:
+    if options.setup and not options.repo:
         raise ConfigurationError("--setup needs --repo: it runs in new worktrees only.")
-    return command
+    if options.include and not (options.repo and Path(options.repo).expanduser().exists()):
+        raise ConfigurationError("--include needs --repo with a folder: only a checkout has files that git ignores.")
 
 
 def _check_has_commit(repo: str, folder: Path, environment: Mapping[str, str]) -> None:

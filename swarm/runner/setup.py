@@ -4,8 +4,8 @@ Both are done once for a worktree, and again after they failed, were interrupted
 copied with their modes, through no link on either side; one that is there already stays, unless it is the copy of a
 set-up that failed. A file that git does not ignore in the worktree is refused, since it would be committed.
 
-The command is the operator's. It runs in the worktree, in the sandbox if there is one, with the environment of the CLI
-and a cache folder of the runner. None of its processes outlives it.
+The command runs in the worktree, in the sandbox if there is one, with the environment of the CLI and a cache folder of
+the runner. None of its processes outlives it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from swarm.runner.conversation import RunContext
 from swarm.runner.doors.command import Screen
 from swarm.runner.output import RunOutput
 from swarm.runner.port import StepShown, ToolState
-from swarm.runner.settings import INCLUDE_FILE, RunnerSettings, kind_of
+from swarm.runner.settings import INCLUDE_FILE, kind_of
 from swarm.runner.workdirs import Prepared, Workdir
 
 _SHOWN_AFTER_SECONDS: Final = 3.0
@@ -38,13 +38,12 @@ _READ_BYTES: Final = 1 << 16
 _GRACE_SECONDS: Final = 2.0
 _LAST_LINES: Final = 5
 _LAST_CHARACTERS: Final = 600
-_NAMED: Final = 3  # files, in a sentence
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _CHANGED: Final = "changed"  # in place of a digest: another set-up has begun in a worktree that was ready
 
 
 class SetupFailed(SwarmError):
-    """A worktree could not be set up."""
+    """A worktree could not be set up. The message is a clause for people."""
 
     code = "setup_failed"
 
@@ -53,20 +52,21 @@ async def set_up(context: RunContext, workdir: Workdir, output: RunOutput) -> No
     """Sets a worktree up, unless that has been done. Raises SetupFailed and GitFailed."""
     settings, workdirs = context.settings, context.workdirs
     checkout = await workdirs.checkout() if settings.include or settings.trust_repository else None
-    file = checkout / INCLUDE_FILE if checkout and settings.trust_repository else None
-    own = await asyncio.to_thread(_read, file) if file else ""
-    if workdir.branch is None or not (settings.include or own or settings.setup):
-        return
-    digest = hashlib.sha256(json.dumps([settings.include, own, settings.setup]).encode()).hexdigest()
+    own = checkout / INCLUDE_FILE if checkout and settings.trust_repository else None
+    listed = own.read_text(errors="replace") if own and own.is_file() and not own.is_symlink() else ""
     before = workdirs.prepared(workdir)
-    if before.done == digest:
+    digest = hashlib.sha256(json.dumps([settings.include, listed, settings.setup]).encode()).hexdigest()
+    if workdir.branch is None or not (settings.include or listed or settings.setup) or before.done == digest:
         return
     output.status("setting up the worktree")
     prepared = replace(before, done=_CHANGED if before.done else "")
-    if settings.include or own:
-        patterns = [f"--exclude-from={file}"] if own else []
+    if settings.include or listed:
+        if checkout is None:
+            raise SetupFailed("the repository has no checkout from which --include could copy")
+        patterns = [f"--exclude-from={own}"] if listed else []
         patterns += [f"--exclude={pattern}" for pattern in settings.include]
-        prepared = await _include(context, workdir, output, checkout, patterns, prepared)
+        names = await workdirs.names(checkout, "ls-files", "--others", "--ignored", *patterns)
+        prepared = await _include(context, workdir, output, checkout, names, prepared)
     if settings.setup:
         await _run(context, workdir, output)
     workdirs.note(workdir, replace(prepared, done=digest))
@@ -74,49 +74,41 @@ async def set_up(context: RunContext, workdir: Workdir, output: RunOutput) -> No
 
 
 async def _include(
-    context: RunContext,
-    workdir: Workdir,
-    output: RunOutput,
-    checkout: Path | None,
-    patterns: Sequence[str],
-    before: Prepared,
+    context: RunContext, workdir: Workdir, output: RunOutput, checkout: Path, names: Sequence[str], before: Prepared
 ) -> Prepared:
-    """Copies what the patterns name. What has been copied is noted first, so that no later commit contains it."""
+    """Copies files. They are noted first, so that no commit of ours contains one. Returns the note."""
     settings, workdirs = context.settings, context.workdirs
-    if checkout is None:
-        raise SetupFailed("--include has nothing to copy from, because the repository has no checkout.")
-    listed = await workdirs.untracked(checkout, patterns)
-    apart = [one for one in (settings.home, *settings.private) if one != checkout and one.is_relative_to(checkout)]
-    found = [name for name in listed if not any((checkout / name).is_relative_to(one) for one in apart)]
+    private = [one for one in (settings.home, *settings.private) if one != checkout and one.is_relative_to(checkout)]
+    found = [name for name in names if not any((checkout / name).is_relative_to(one) for one in private)]
     if settings.include and not found:
-        raise SetupFailed(f"No untracked file of the repository matches --include {' '.join(settings.include)}.")
+        raise SetupFailed(f"no untracked file of the repository matches --include {' '.join(settings.include)}")
     again = set() if before.done else set(before.files)
-    names = [name for name in found if name in again or not os.path.lexists(workdir.path / name)]  # noqa: ASYNC240 -- a moment
-    prepared = replace(before, files=tuple(sorted({*before.files, *names})))
-    workdirs.note(workdir, prepared)
-    sizes = [await _copied(checkout, workdir.path, name) for name in names]
-    if wrong := await workdirs.unignored(workdir, names):
+    wanted = {name for name in found if name in again or not os.path.lexists(workdir.path / name)}  # noqa: ASYNC240
+    workdirs.note(workdir, replace(before, files=tuple(sorted({*before.files, *wanted}))))
+    sizes: dict[str, int | None] = {}
+    for name in sorted(wanted):
+        try:
+            sizes[name] = await to_the_end(asyncio.to_thread(_copy, checkout, workdir.path, name))
+        except OSError as error:
+            reason = "a link is in place of a folder" if isinstance(error, NotADirectoryError) else error.strerror
+            raise SetupFailed(f"`{name}` cannot be copied into the worktree: {reason}") from error
+    others = await workdirs.names(workdir.path, "ls-files", "--others", "--exclude-standard", within=workdir)
+    if wrong := sorted(wanted.intersection(others)):
         for name in wrong:
             (workdir.path / name).unlink()
+        more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
         raise SetupFailed(
-            f"--include names what git does not ignore in the worktree, and what would be committed: {_some(wrong)}. "
-            "Add it to .gitignore, or leave it out with a pattern that begins with '!'."
+            f"--include names `{wrong[0]}`{more}, which git does not ignore in the worktree, so it would be committed. "
+            "Add it to .gitignore, or leave it out with a pattern that begins with '!'"
         )
-    files = [size for size in sizes if size is not None]
-    title = f"copied {len(files)} file{'s' * (len(files) != 1)} ({_size(sum(files))}) from the checkout"
-    if left := len(sizes) - len(files):
-        title += f"; left out {left} that {'are' if left > 1 else 'is'} no regular file{'s' * (left > 1)}"
-    output.step(StepShown(id="swarm-include", title=title, state=ToolState.COMPLETE))
-    output.log(f"[{title}]")
-    return prepared
-
-
-async def _copied(checkout: Path, worktree: Path, name: str) -> int | None:
-    try:
-        return await to_the_end(asyncio.to_thread(_copy, checkout, worktree, name))
-    except OSError as error:
-        reason = "a link or a file is in place of a folder" if isinstance(error, NotADirectoryError) else error.strerror
-        raise SetupFailed(f"`{name}` cannot be copied into the worktree: {reason}.") from error
+    files = {name: size for name, size in sizes.items() if size is not None}
+    left = f"; left out {len(sizes) - len(files)} links or folders" if len(files) < len(sizes) else ""
+    count = f"{len(files)} ignored file{'s' * (len(files) != 1)}"
+    title = f"copied {count} ({sum(files.values()) / 1000:,.1f} kB) from the checkout{left}"
+    if sizes:
+        output.step(StepShown(id="swarm-include", title=title, state=ToolState.COMPLETE))
+        output.log(f"[{title}]")
+    return replace(before, files=tuple(sorted({*before.files, *files})))
 
 
 def _copy(checkout: Path, worktree: Path, name: str) -> int | None:
@@ -126,16 +118,16 @@ def _copy(checkout: Path, worktree: Path, name: str) -> int | None:
         here = _folder(opened, checkout, folders)
         if not stat.S_ISREG(os.stat(last, dir_fd=here, follow_symlinks=False).st_mode):
             return None
-        source = os.fdopen(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here), "rb")
-        opened.enter_context(source)
+        source = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
+        read = opened.enter_context(os.fdopen(source, "rb"))
         there = _folder(opened, worktree, folders, make=True)
         with suppress(FileNotFoundError):
             os.unlink(last, dir_fd=there)
-        made = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=there)
-        target = opened.enter_context(os.fdopen(made, "wb"))
-        shutil.copyfileobj(source, target)
-        os.fchmod(made, os.fstat(source.fileno()).st_mode & 0o777)
-        return target.tell()
+        target = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=there)
+        written = opened.enter_context(os.fdopen(target, "wb"))
+        shutil.copyfileobj(read, written)
+        os.fchmod(target, os.fstat(source).st_mode & 0o777)
+        return written.tell()
 
 
 def _folder(opened: ExitStack, root: Path, names: Iterable[str], *, make: bool = False) -> int:
@@ -146,44 +138,23 @@ def _folder(opened: ExitStack, root: Path, names: Iterable[str], *, make: bool =
         if make:
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=at)
-        at = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+        at = os.open(name, _FOLDER, dir_fd=at)
         opened.callback(os.close, at)
     return at
 
 
 async def _run(context: RunContext, workdir: Workdir, output: RunOutput) -> None:
     """Runs the command. People see that it runs if it takes more than a moment. Raises SetupFailed."""
-    settings = context.settings
-    step = StepShown(id="swarm-setup", title=f"set-up: {settings.setup}", state=ToolState.IN_PROGRESS)
+    step = StepShown(id="swarm-setup", title="running the set-up command", state=ToolState.IN_PROGRESS)
     showing = asyncio.get_running_loop().call_later(_SHOWN_AFTER_SECONDS, output.step, step)
-    output.log(f"[set-up] {settings.setup}")
-    tail, state = _Tail(output), ToolState.ERROR
+    state = ToolState.ERROR
+    output.log(f"[set-up] {context.settings.setup}")
     try:
-        child = await Child.start(
-            [*context.workdirs.wrap(workdir), "sh", "-c", settings.setup],
-            env=_environment(settings, (context.sandbox or settings).environment, is_apart=context.sandbox is not None),
-            cwd=workdir.path,
-            stdout=PIPE,
-            stderr=STDOUT,
-            line_bytes=_READ_BYTES,
-            grace_seconds=_GRACE_SECONDS,
-        )
-        reading = asyncio.create_task(tail.read(child.stdout), name="set-up output")
-        try:
-            async with asyncio.timeout(settings.setup_seconds):
-                await child.ended.wait()
-            reason = _reason(child.code)
-        except TimeoutError:
-            reason = f"did not end within {settings.setup_seconds / 60:g} minutes"
-        finally:
-            await to_the_end(child.end())
-            await asyncio.wait({reading})
-            child.close()
-        if reason:
+        if reason := await _reason(context, workdir, output):
             output.log(f"[set-up] {reason}")
             raise SetupFailed(
-                f"the set-up command {reason}{tail.last}. The agent was not started; its worktree, with the branch "
-                f"{workdir.branch}, is kept. Mend what is missing, then press Retry: the set-up runs again"
+                f"the set-up command {reason}. The agent was not started; its worktree is kept, with the branch "
+                f"{workdir.branch}. Once the cause is fixed, Retry runs the command again"
             )
         state = ToolState.COMPLETE
     finally:
@@ -192,55 +163,44 @@ async def _run(context: RunContext, workdir: Workdir, output: RunOutput) -> None
             output.step(replace(step, state=state))
 
 
-class _Tail:
-    """The output of a command on its way to the log, and its end."""
-
-    def __init__(self, output: RunOutput) -> None:
-        self._output = output
-        self._text = ""
-
-    async def read(self, stream: asyncio.StreamReader) -> None:
-        decoder, screen = codecs.getincrementaldecoder("utf-8")(errors="replace"), Screen()
-        while data := await stream.read(_READ_BYTES):
-            self._add(screen.feed(decoder.decode(data)))
-        self._add(screen.feed(decoder.decode(b"", final=True), is_last=True))
-
-    def _add(self, text: str) -> None:
-        self._output.log_text(text)
-        self._text = (self._text + text)[-4 * _LAST_CHARACTERS :]
-
-    @property
-    def last(self) -> str:
-        """The last lines, to be appended to a clause."""
-        lines = [line.strip() for line in self._text.splitlines() if line.strip()][-_LAST_LINES:]
-        return f": {' / '.join(lines)[-_LAST_CHARACTERS:]}" if lines else ""
-
-
-def _environment(settings: RunnerSettings, own: Mapping[str, str], *, is_apart: bool) -> dict[str, str]:
-    """Returns the environment of the command. In the sandbox the caches of the CLI are the runner's already."""
-    cache = settings.home / "cache"
-    return dict(own) if is_apart else {"XDG_CACHE_HOME": str(cache), "npm_config_cache": str(cache / "npm"), **own}
-
-
-def _reason(code: int | None) -> str:
-    if code is None or code < 0:
-        return "was killed"
-    return f"ended with exit code {code}" if code else ""
+async def _reason(context: RunContext, workdir: Workdir, output: RunOutput) -> str:
+    """Runs the command. Returns why it has failed, with its last lines; empty if it has not."""
+    settings, cache = context.settings, context.settings.home / "cache"
+    caches = {"XDG_CACHE_HOME": str(cache), "npm_config_cache": str(cache / "npm")}
+    child = await Child.start(
+        [*context.workdirs.wrap(workdir), "sh", "-c", settings.setup],
+        env=context.sandbox.environment if context.sandbox else caches | dict(settings.environment),
+        cwd=workdir.path,
+        stdout=PIPE,
+        stderr=STDOUT,
+        grace_seconds=_GRACE_SECONDS,
+    )
+    reading = asyncio.create_task(_logged(child.stdout, output), name="set-up output")
+    reason = ""
+    try:
+        async with asyncio.timeout(settings.setup_seconds):
+            await child.ended.wait()
+        if child.code != 0:
+            is_killed = child.code is None or child.code < 0
+            reason = "was killed" if is_killed else f"ended with exit code {child.code}"
+    except TimeoutError:
+        reason = f"did not end within {settings.setup_seconds / 60:g} minutes"
+    finally:
+        await to_the_end(child.end())
+        await asyncio.wait({reading})
+        child.close()
+    lines = [line.strip() for line in reading.result().splitlines() if line.strip()]
+    last = " / ".join(lines[-_LAST_LINES:])[-_LAST_CHARACTERS:]
+    return f"{reason}: {last}" if reason and last else reason
 
 
-def _read(file: Path) -> str:
-    """Returns the patterns of a repository; empty without a regular file."""
-    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() and not file.is_symlink() else ""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(f"`{name}`" for name in names[:_NAMED]) + more
-
-
-def _size(count: int) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count = round(count / 1000)
-    return f"{count} GB"
+async def _logged(stream: asyncio.StreamReader, output: RunOutput) -> str:
+    """Passes output on to the log until it ends. Returns its last part."""
+    decoder, screen, last = codecs.getincrementaldecoder("utf-8")(errors="replace"), Screen(), ""
+    while data := await stream.read(_READ_BYTES):
+        text = screen.feed(decoder.decode(data))
+        output.log_text(text)
+        last = (last + text)[-4 * _LAST_CHARACTERS :]
+    rest = screen.feed(decoder.decode(b"", final=True), is_last=True)
+    output.log_text(rest)
+    return last + rest

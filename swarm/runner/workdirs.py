@@ -23,7 +23,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -145,12 +145,9 @@ class Workdirs:
         await self._check_settings(workdir.path, workdir)
         await self._add(workdir)
         copied = frozenset(self.prepared(workdir).files)
-        staged = await self._names(workdir.path, "diff", "--cached", "--name-only", within=workdir)
+        staged = await self.names(workdir.path, "diff", "--cached", "--name-only", within=workdir)
         if wrong := copied.intersection(staged):  # the CLI has changed what git ignores
-            await self._git(
-                workdir.path, "--literal-pathspecs", "reset", "--quiet", "--pathspec-from-file=-",
-                "--pathspec-file-nul", within=workdir, given="\0".join(wrong),
-            )  # fmt: skip
+            await self._git(workdir.path, "--literal-pathspecs", "reset", "--quiet", "--", *wrong, within=workdir)
         if not wrong.issuperset(staged):
             who = ("-c", f"user.name={self._name}", "-c", f"user.email={self._name}@swarm.invalid")
             how = ("--quiet", "--no-verify", "--no-gpg-sign")  # nobody is there who could unlock a key
@@ -158,9 +155,12 @@ class Workdirs:
         span = (await self._common(workdir, workdir.base), "HEAD")
         summary = await self._git(workdir.path, "diff", *_PLAIN_DIFF, "--shortstat", *span, within=workdir)
         diff = await self._git(workdir.path, "diff", *_PLAIN_DIFF, *span, within=workdir) if summary else ""
-        changed = await self._names(workdir.path, "diff", "--no-renames", "--name-only", *span, within=workdir)
+        changed = await self.names(workdir.path, "diff", "--no-renames", "--name-only", *span, within=workdir)
         if leaked := sorted(copied.intersection(changed)):
-            summary, diff = f"{summary.rstrip()}. Do not push it: the agent has committed `{leaked[0]}`, a copy", ""
+            summary, diff = (
+                f"{summary.rstrip()}. Do not push it: it contains `{leaked[0]}`, which git should ignore",
+                "",
+            )
         branch = await self.publish(workdir) if self._sandbox else await self._branch(workdir, workdir.branch)
         return Changes(branch=branch or workdir.branch, summary=summary.strip(), diff=diff)
 
@@ -171,16 +171,6 @@ class Workdirs:
         with suppress(GitFailed):
             return Path((await self._git(local, "rev-parse", "--show-toplevel")).strip())
         return None
-
-    async def untracked(self, checkout: Path, patterns: Sequence[str]) -> list[str]:
-        """Returns the files of a checkout that git does not track and that ``patterns`` (options of `git ls-files`)
-        name, links and other repositories included. Raises GitFailed."""
-        return await self._names(checkout, "ls-files", "--others", "--ignored", *patterns)
-
-    async def unignored(self, workdir: Workdir, names: Iterable[str]) -> list[str]:
-        """Returns those of the files that a commit of everything in the worktree would contain. Raises GitFailed."""
-        others = await self._names(workdir.path, "ls-files", "--others", "--exclude-standard", within=workdir)
-        return sorted(set(names).intersection(others))
 
     def prepared(self, workdir: Workdir) -> Prepared:
         """Returns what was done in a worktree before its CLI."""
@@ -198,12 +188,7 @@ class Workdirs:
         new.replace(note)
 
     def _note(self, path: Path) -> Path:
-        return self._home / "prepared" / f"{path.name}.json"
-
-    def _anew(self, path: Path) -> None:
-        """Notes that a worktree is made again, and has nothing yet that is not in git."""
-        if (before := self.prepared(Workdir(path=path))).done:
-            self.note(Workdir(path=path), replace(before, done=""))
+        return self._home / "prepared" / path.parent.name / path.name
 
     async def publish(self, workdir: Workdir) -> str | None:
         """Hands the commits of a clone to the repository, if there are any. Returns the branch. Raises GitFailed.
@@ -243,7 +228,7 @@ class Workdirs:
 
     async def _add(self, workdir: Workdir) -> None:
         """Stages everything; of a submodule its commit only, because git would ask the submodule's own repository."""
-        entries = await self._names(workdir.path, "ls-files", "--stage", within=workdir)
+        entries = await self.names(workdir.path, "ls-files", "--stage", within=workdir)
         parts = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
         others = [f":(top,exclude,literal){part}" for part in parts]
         await self._git(workdir.path, "add", "--all", "--", ":(top)", *others, within=workdir)
@@ -268,6 +253,7 @@ class Workdirs:
                 own = await self._git(path, "rev-list", "--max-count=1", "HEAD", f"^{base}", within=workdir)
                 if own or await self._git(path, "status", "--porcelain", within=workdir):
                     return False
+                self._note(path).unlink(missing_ok=True)
                 if self._sandbox:
                     await asyncio.to_thread(shutil.rmtree, path)
                     return True
@@ -286,7 +272,7 @@ class Workdirs:
         workdir = self._found(path, common)
         if not (path / ".git" / "HEAD").exists():
             path.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 -- a moment
-            self._anew(path)
+            self._note(path).unlink(missing_ok=True)
             whole = replace(workdir, git={}, shown=(common, *workdir.shown))
             clone = ("clone", "--quiet", "--shared", "--no-checkout", "--", str(common), ".")
             await self._git(path, *clone, within=whole, protocols="file")
@@ -344,7 +330,7 @@ class Workdirs:
     async def _make(self, repository: Path, path: Path, branch: str, *, is_unfinished: bool) -> None:
         """Makes a worktree, and keeps the files of one that the repository does not know any more."""
         aside = path.with_name(f"{path.name}.lost")
-        self._anew(path)
+        self._note(path).unlink(missing_ok=True)
         await asyncio.to_thread(_put_aside, path, aside, is_unfinished=is_unfinished)
         await self._git(repository, "worktree", "prune")
         await self._git(repository, "worktree", "add", "--quiet", *await self._new(repository, path, branch))
@@ -427,32 +413,26 @@ class Workdirs:
         own = self._sandbox.environment if self._sandbox and within else {}
         return self._environment | own | dict(within.git if within else {})
 
-    async def _names(self, cwd: Path, *arguments: str, within: Workdir | None = None) -> list[str]:
-        """Runs git for a list of files."""
-        listed = await self._git(cwd, *arguments, "-z", within=within, most_bytes=_MOST_NAME_BYTES)
-        if len(listed) >= _MOST_NAME_BYTES:
-            raise GitFailed(f"git {arguments[0]} failed: it names too many files.")
-        return listed.split("\0")[:-1]
+    async def names(self, cwd: Path, *arguments: str, within: Workdir | None = None) -> list[str]:
+        """Runs git for a list of files, in the sandbox if ``within`` is a thread's folder. Raises GitFailed."""
+        return (await self._git(cwd, *arguments, "-z", within=within, whole=True)).split("\0")[:-1]
 
     async def _git(
-        self,
-        cwd: Path,
-        *arguments: str,
-        within: Workdir | None = None,
-        protocols: str | None = "",
-        given: str | None = None,
-        most_bytes: int = _MOST_BYTES,
+        self, cwd: Path, *arguments: str, within: Workdir | None = None, protocols: str | None = "", whole: bool = False
     ) -> str:
-        """Runs git: in the sandbox if ``within`` is a thread's folder. ``protocols`` may be used; None: as usual."""
+        """Runs git: in the sandbox if ``within`` is a thread's folder. ``protocols`` may be used; None: as usual. The
+        middle of a long output is missing; if it is needed as a ``whole``, it is refused."""
         argv = [*(self.wrap(within) if within else ()), "git", *_SAFE, *arguments]
         offline = {} if self._is_trusted or protocols is None else _OFFLINE | {"GIT_ALLOW_PROTOCOL": protocols}
         try:
             ran: Ran = await run_program(
-                argv, cwd=cwd, env=self._of(within) | offline, timeout_seconds=_GIT_SECONDS, most_bytes=most_bytes,
-                errors_apart=True, stdin=given if given is None else given.encode(),
+                argv, cwd=cwd, env=self._of(within) | offline, timeout_seconds=_GIT_SECONDS,
+                most_bytes=_MOST_NAME_BYTES if whole else _MOST_BYTES, errors_apart=True,
             )  # fmt: skip
         except OSError as error:
             raise GitFailed(f"git cannot be started: {error.strerror or error}.") from error
+        if ran.cut and whole:
+            raise GitFailed(f"git {arguments[0]} failed: it names too many files.")
         if ran.code != 0:
             words = _reason(ran.errors) or ("it took too long" if ran.timed_out else "no reason given")
             command = next(word for word in arguments if not word.startswith("-") and "=" not in word)
