@@ -98,8 +98,8 @@ async def _include(
             (workdir.path / name).unlink()
         more = f" (and {len(wrong) - 1} more)" if wrong[1:] else ""
         raise SetupFailed(
-            f"--include names `{wrong[0]}`{more}, which git does not ignore in the worktree, so it would be committed. "
-            "Add it to .gitignore, or leave it out with a pattern that begins with '!'"
+            f"`{wrong[0]}`{more} cannot be copied: git does not ignore it in the worktree, so it would be committed. "
+            "Commit a .gitignore that names it, or leave it out with a pattern that begins with '!'"
         )
     files = {name: size for name, size in sizes.items() if size is not None}
     left = f"; left out {len(sizes) - len(files)} links or folders" if len(files) < len(sizes) else ""

@@ -207,7 +207,7 @@ async def test_what_a_commit_would_contain_is_refused_and_not_left_there(
     if ignored_by.startswith(".") and not sandbox:  # which counts for worktrees
         assert ((await shop.ready(include=("plain",))).path / "plain").exists()
         return
-    with pytest.raises(SetupFailed, match=r"`plain`, which git does not ignore in the worktree"):
+    with pytest.raises(SetupFailed, match="`plain` cannot be copied: git does not ignore it"):
         await shop.ready(include=("plain",))
     assert not list((shop.folder / "runner").rglob("plain"))
 
