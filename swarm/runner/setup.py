@@ -35,6 +35,7 @@ from swarm.runner.workdirs import Prepared, Workdir
 
 _SHOWN_AFTER_SECONDS: Final = 3.0
 _READ_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 4 << 20  # of the output, for the log
 _GRACE_SECONDS: Final = 2.0
 _LAST_LINES: Final = 5
 _LAST_CHARACTERS: Final = 600
@@ -69,6 +70,11 @@ async def set_up(context: RunContext, workdir: Workdir, output: RunOutput) -> No
         prepared = await _include(context, workdir, output, checkout, names, prepared)
     if settings.setup:
         await _run(context, workdir, output)
+        made = ("ls-files", "--others", "--modified", "--exclude-standard")
+        if files := [] if before.done else await workdirs.names(workdir.path, *made, within=workdir):
+            more = f" and {len(files) - 1} more" if files[1:] else ""
+            title = f"the set-up changed {files[0]}{more}, which git does not ignore: it becomes part of the work"
+            output.step(StepShown(id="swarm-made", title=title, state=ToolState.COMPLETE))
     workdirs.note(workdir, replace(prepared, done=digest))
     output.status(f"starting {kind_of(settings.provider)}")
 
@@ -195,12 +201,17 @@ async def _reason(context: RunContext, workdir: Workdir, output: RunOutput) -> s
 
 
 async def _logged(stream: asyncio.StreamReader, output: RunOutput) -> str:
-    """Passes output on to the log until it ends. Returns its last part."""
-    decoder, screen, last = codecs.getincrementaldecoder("utf-8")(errors="replace"), Screen(), ""
+    """Passes output on to the log until it ends: its beginning, and its last part, which it returns as well."""
+    decoder, screen, last, count = codecs.getincrementaldecoder("utf-8")(errors="replace"), Screen(), "", 0
+    held = b""  # of an output that is too long
     while data := await stream.read(_READ_BYTES):
-        text = screen.feed(decoder.decode(data))
+        count += len(data)
+        held = (held + data)[-_READ_BYTES:] if count > _MOST_BYTES else b""
+        text = "" if held else screen.feed(decoder.decode(data))
         output.log_text(text)
-        last = (last + text)[-4 * _LAST_CHARACTERS :]
-    rest = screen.feed(decoder.decode(b"", final=True), is_last=True)
+        last = (last + text)[-_READ_BYTES:]
+    if held:
+        output.log("(Output is left out here.)")
+    rest = screen.feed(decoder.decode(held, final=True), is_last=True)
     output.log_text(rest)
     return last + rest

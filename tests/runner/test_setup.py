@@ -356,6 +356,21 @@ async def test_a_set_up_has_the_caches_of_the_runner_and_a_log_that_people_can_r
     assert [step.title for step in shop.shown.steps] == []
 
 
+async def test_of_a_flood_the_log_has_the_beginning_and_the_end(shop: Shop) -> None:
+    with pytest.raises(SetupFailed, match="the last line"):
+        await shop.ready(setup="echo the first line; yes | head -c 100000000; echo the last line; exit 1")
+    assert len(shop.shown.text) < 5_000_000
+    assert "the first line\n" in shop.shown.text
+    assert "(Output is left out here.)\n" in shop.shown.text
+    assert shop.shown.text.endswith("the last line\n[set-up] " + shop.shown.text.rpartition("[set-up] ")[2])
+
+
+async def test_what_a_set_up_makes_and_git_does_not_ignore_is_named(shop: Shop) -> None:
+    await shop.ready(setup="mkdir modules; touch modules/a modules/b; echo changed >> README; touch built")
+    (step,) = shop.shown.steps
+    assert step.title.startswith("the set-up changed modules/a and 2 more, which git does not ignore")
+
+
 @pytest.mark.long
 async def test_a_set_up_that_fails_is_said_before_the_cli_starts_and_runs_again(office: Office, shop: Shop) -> None:
     command = "echo 'fetching'; echo 'no such package: tea' >&2; test -e $HOME/fixed || exit 7"
@@ -417,6 +432,7 @@ async def test_a_test_that_needs_an_ignored_file_and_a_package_succeeds_with_one
     packages.mkdir()
     _wheel(packages, "price")
     shop.write("test.py", "import price, pathlib\nprint('Sum', price.of(pathlib.Path('.env').read_text()))\n")
+    shop.write(".worktreeinclude", "*.nothing\n")
     shop.commit()
     shop.write(".env", "20")
     python = shlex.quote(sys.executable)
@@ -432,6 +448,7 @@ async def test_a_test_that_needs_an_ignored_file_and_a_package_succeeds_with_one
     )  # fmt: skip
     await runner.says("works with")
     await office.online()
+    assert ("The repository's .worktreeinclude does not count" in runner.output) == sandbox
     ts, task_id = await office.delegate(task="Run the test")
     await office.ended(task_id, "completed", within_seconds=90)
     await office.says(ts, "Sum 42", "copied 1 ignored file (0.0 kB)")
