@@ -37,6 +37,7 @@ _SHOWN_AFTER_SECONDS: Final = 3.0
 _READ_BYTES: Final = 1 << 16
 _MOST_BYTES: Final = 4 << 20  # of the output, for the log
 _GRACE_SECONDS: Final = 2.0
+_NAMED: Final = 20  # files, in the log
 _LAST_LINES: Final = 5
 _LAST_CHARACTERS: Final = 600
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -110,10 +111,10 @@ async def _include(
     files = {name: size for name, size in sizes.items() if size is not None}
     left = f"; left out {len(sizes) - len(files)} links or folders" if len(files) < len(sizes) else ""
     count = f"{len(files)} ignored file{'s' * (len(files) != 1)}"
-    title = f"copied {count} ({sum(files.values()) / 1000:,.1f} kB) from the checkout{left}"
+    title = f"copied {count} ({sum(files.values()):,} bytes) from the checkout{left}"
     if sizes:
         output.step(StepShown(id="swarm-include", title=title, state=ToolState.COMPLETE))
-        output.log(f"[{title}]")
+        output.log(f"[{title}] {', '.join([*files][:_NAMED])}")
     return replace(before, files=tuple(sorted({*before.files, *files})))
 
 

@@ -146,7 +146,7 @@ async def test_files_that_patterns_name_are_copied_with_their_modes_and_nothing_
     assert found == {".gitignore", "README", ".env", "a/é b.local", "config/deep/one"}
     assert [(workdir.path / name).stat().st_mode & 0o777 for name in (".env", "a/é b.local")] == [0o600, 0o755]
     assert (workdir.path / ".env").read_text() == "KEY=s3cret\n"
-    assert "copied 3 ignored files (0.0 kB) from the checkout" in shop.shown.text
+    assert "copied 3 ignored files (15 bytes) from the checkout] .env, a/é b.local, config/deep/one" in shop.shown.text
 
 
 async def test_no_link_is_followed_or_copied_and_a_repository_of_its_own_stays_out(shop: Shop) -> None:
@@ -161,7 +161,7 @@ async def test_no_link_is_followed_or_copied_and_a_repository_of_its_own_stays_o
     workdir = await shop.ready(include=("*.local", "lib", "lib/*"))
     assert {name for name in names(workdir.path) if "local" in name} == {"other/x.local"}
     assert not (workdir.path / "lib").exists()
-    assert "copied 1 ignored file (0.0 kB) from the checkout; left out 3 links or folders" in shop.shown.text
+    assert "copied 1 ignored file (4 bytes) from the checkout; left out 3 links or folders" in shop.shown.text
 
 
 @both
@@ -451,7 +451,7 @@ async def test_a_test_that_needs_an_ignored_file_and_a_package_succeeds_with_one
     assert ("The repository's .worktreeinclude does not count" in runner.output) == sandbox
     ts, task_id = await office.delegate(task="Run the test")
     await office.ended(task_id, "completed", within_seconds=90)
-    await office.says(ts, "Sum 42", "copied 1 ignored file (0.0 kB)")
+    await office.says(ts, "Sum 42", "copied 1 ignored file (2 bytes)")
     log = await office.stage.processes.command("logs", task_id, env=office.stage.environment)
     assert "Successfully installed price-1.0" in log.out
     runner.send(signal.SIGTERM)
