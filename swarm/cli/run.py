@@ -64,6 +64,13 @@ class _Options:
     base: str | None = None
     """With --repo, where new branches begin: a branch, tag or commit. By default HEAD, or a URL's default branch."""
 
+    include: _Several = ()
+    """With --repo PATH, files that git ignores and that each worktree gets as copies, such as .env: a pattern of
+    .gitignore; may be given several times. The repository's .worktreeinclude counts only with --trust-repository."""
+
+    setup: str = ""
+    """With --repo, a shell command that runs in each new worktree before the CLI, such as 'npm ci'."""
+
     show_diff: _Flag = False
     """With --repo, show the diff in the thread as a file when the work is done, if it has changed."""
 
@@ -133,6 +140,7 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
     if options.sandbox:
         check_sandbox()
     check_program(options.provider, environment)
+    _check_build(options)
     become_private()
     settings, keys = _prepared(options.env)
     wanted = _wanted(name, options, settings, kind, environment)
@@ -158,6 +166,8 @@ def _wanted(
         workdir=options.workdir.expanduser().resolve() if options.workdir else None,
         repo=_repo(options.repo, options.workdir, environment, show_diff=options.show_diff),
         base=_base(options.base, options.repo),
+        include=options.include,
+        setup=options.setup,
         show_diff=options.show_diff,
         environment=environment,
         sandbox=options.sandbox,
@@ -202,7 +212,7 @@ def _base_prompt(settings: Settings) -> str:
 async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
     from swarm.domain.text import secrets
     from swarm.runner.coordinator import CoordinatorConnection
-    from swarm.runner.environment import unbound
+    from swarm.runner.environment import not_included, unbound
     from swarm.runner.home import RunnerHome
     from swarm.runner.runner import Runner
     from swarm.runner.settings import door_of
@@ -223,7 +233,8 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
             works = f"{wanted.name} works with {wanted.provider} for {wanted.url}. Ctrl-C stops."
             operator_file = wanted.private[0] / "operator.token"
             warning = unbound(wanted.provider, sandbox=wanted.sandbox, operator_file=operator_file)
-            announce = partial(Terminal().print, f"{works}\n{warning}".rstrip(), soft_wrap=True)
+            lines = (works, warning, not_included(wanted.repo, trusted=wanted.trust_repository))
+            announce = partial(Terminal().print, "\n".join(filter(None, lines)), soft_wrap=True)
             await Runner(wanted, coordinator, door).serve(stopping, at_once, announce)
 
 
@@ -308,6 +319,13 @@ def _base(base: str | None, repo: str | None) -> str | None:
     if base is not None and (not repo or not base.strip() or base.startswith("-")):
         raise ConfigurationError(f"--base is {base!r}: a branch, tag or commit of a repository (--repo) is expected.")
     return base
+
+
+def _check_build(options: _Options) -> None:
+    if options.setup and not options.repo:
+        raise ConfigurationError("--setup needs --repo: it runs in new worktrees only.")
+    if options.include and not (options.repo and Path(options.repo).expanduser().exists()):
+        raise ConfigurationError("--include needs --repo with a folder: only a checkout has files that git ignores.")
 
 
 def _check_has_commit(repo: str, folder: Path, environment: Mapping[str, str]) -> None:

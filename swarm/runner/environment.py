@@ -13,7 +13,7 @@ from typing import Final
 
 from swarm.domain.errors import ConfigurationError
 from swarm.runner.sandbox import CERTIFICATES
-from swarm.runner.settings import kind_of, program_of
+from swarm.runner.settings import INCLUDE_FILE, kind_of, program_of
 
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PASSED: Final = ("HOME", "PATH", "LANG", "TERM", *CERTIFICATES, *_PROXIES, *(name.lower() for name in _PROXIES))
@@ -65,6 +65,16 @@ def unbound(provider: str, *, sandbox: bool, operator_file: Path) -> str:
     return (
         f"No --sandbox: {program_of(provider)} runs as you on the coordinator's machine. It can read {operator_file} "
         "and decide as the operator, so approvals do not bind it."
+    )
+
+
+def not_included(repo: str | None, *, trusted: bool) -> str:
+    """Returns that the list of files of a repository does not count; empty without one, and if it counts."""
+    if not repo or trusted or not Path(repo, INCLUDE_FILE).exists():
+        return ""
+    return (
+        f"The repository's {INCLUDE_FILE} does not count without --trust-repository. To copy files that git ignores, "
+        "name them with --include."
     )
 
 

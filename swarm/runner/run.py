@@ -41,6 +41,7 @@ from swarm.runner.output import (
 from swarm.runner.port import StartFailed, StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
 from swarm.runner.settings import kind_of
+from swarm.runner.setup import SetupFailed, set_up
 from swarm.runner.workdirs import GitFailed, Workdir
 
 _GO_ON: Final = "People have approved more budget. Continue where you stopped."
@@ -152,12 +153,13 @@ class Run:
                 title = f"branch {workdir.branch}, which begins at {workdir.base[:7]}"
                 title += f" ({self._settings.base})" if self._settings.base else ""
                 self._output.step(StepShown(id=_BRANCH, title=title, state=ToolState.COMPLETE))
+            await set_up(self._context, workdir, self._output)
             talk = self._conversation = Conversation(
                 self._context, self.key, self._trigger["lease"], workdir, self._output, self._asks
             )
             async with talk.opened():
                 await self._end(talk, await self._converse(talk), workdir)
-        except (StartFailed, GitFailed, OSError) as error:
+        except (StartFailed, GitFailed, SetupFailed, OSError) as error:
             self.has_failed = True
             await self._not_done(_clause(error))
         except _OverBudget as error:

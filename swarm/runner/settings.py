@@ -12,6 +12,9 @@ from typing import Final
 from swarm.domain.errors import ConfigurationError
 from swarm.runner.port import CliDoor
 
+INCLUDE_FILE: Final = ".worktreeinclude"
+"""The file of a repository with patterns like those of ``include``, which counts if the repository is trusted."""
+
 MAX_CONCURRENT: Final = 20
 """The coordinator hands out at most this many triggers in one poll."""
 
@@ -56,6 +59,9 @@ class RunnerSettings:
     workdir: Path | None = None  # one folder for all runs; None: a folder per thread
     repo: str | None = None  # a repository, by path or URL: a worktree and branch per thread
     base: str | None = None  # where new branches begin
+    include: tuple[str, ...] = ()  # patterns of ignored files that a worktree gets
+    setup: str = ""  # a shell command that runs in each new worktree
+    setup_seconds: float = 3600.0  # how long it may take
     show_diff: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the CLI, complete
     sandbox: bool = False

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, Final
@@ -38,6 +39,7 @@ from swarm.runner.sandbox import Sandbox
 
 _GIT_SECONDS: Final = 600.0
 _MOST_BYTES: Final = 600_000
+_MOST_NAME_BYTES: Final = 32 << 20
 _DAY_SECONDS: Final = 86_400
 _SAFE: Final = (
     "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
@@ -83,6 +85,14 @@ class Changes:
     branch: str
     summary: str  # such as "2 files changed, 10 insertions(+)"; empty without changes
     diff: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """What was done in a worktree before its CLI."""
+
+    done: str = ""  # stands for the set-up that has succeeded; empty: none
+    files: tuple[str, ...] = ()  # what was copied there, which no commit of ours contains
 
 
 class Workdirs:
@@ -134,15 +144,51 @@ class Workdirs:
             return None
         await self._check_settings(workdir.path, workdir)
         await self._add(workdir)
-        if await self._git(workdir.path, "diff", "--cached", "--name-only", within=workdir):
+        copied = frozenset(self.prepared(workdir).files)
+        staged = await self.names(workdir.path, "diff", "--cached", "--name-only", within=workdir)
+        if wrong := copied.intersection(staged):  # the CLI has changed what git ignores
+            await self._git(workdir.path, "--literal-pathspecs", "reset", "--quiet", "--", *wrong, within=workdir)
+        if not wrong.issuperset(staged):
             who = ("-c", f"user.name={self._name}", "-c", f"user.email={self._name}@swarm.invalid")
             how = ("--quiet", "--no-verify", "--no-gpg-sign")  # nobody is there who could unlock a key
             await self._git(workdir.path, *who, "commit", *how, "--message", message, within=workdir)
         span = (await self._common(workdir, workdir.base), "HEAD")
         summary = await self._git(workdir.path, "diff", *_PLAIN_DIFF, "--shortstat", *span, within=workdir)
         diff = await self._git(workdir.path, "diff", *_PLAIN_DIFF, *span, within=workdir) if summary else ""
+        changed = await self.names(workdir.path, "diff", "--no-renames", "--name-only", *span, within=workdir)
+        if leaked := sorted(copied.intersection(changed)):
+            summary, diff = (
+                f"{summary.rstrip()}. Do not push it: it contains `{leaked[0]}`, which git should ignore",
+                "",
+            )
         branch = await self.publish(workdir) if self._sandbox else await self._branch(workdir, workdir.branch)
         return Changes(branch=branch or workdir.branch, summary=summary.strip(), diff=diff)
+
+    async def checkout(self) -> Path | None:
+        """Returns the top folder of the repository's own checkout. A URL has none, nor has a bare repository."""
+        if self._repo is None or (local := _local(self._repo)) is None:
+            return None
+        with suppress(GitFailed):
+            return Path((await self._git(local, "rev-parse", "--show-toplevel")).strip())
+        return None
+
+    def prepared(self, workdir: Workdir) -> Prepared:
+        """Returns what was done in a worktree before its CLI."""
+        with suppress(OSError, ValueError, TypeError):  # nothing yet, or damaged
+            kept = json.loads(self._note(workdir.path).read_text(encoding="utf-8"))
+            return Prepared(done=str(kept["done"]), files=tuple(kept["files"]))
+        return Prepared()
+
+    def note(self, workdir: Workdir, prepared: Prepared) -> None:
+        """Keeps what was done in a worktree, atomically."""
+        note = self._note(workdir.path)
+        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = note.with_suffix(".new")
+        new.write_text(json.dumps(asdict(prepared)), encoding="utf-8")
+        new.replace(note)
+
+    def _note(self, path: Path) -> Path:
+        return self._home / "prepared" / path.parent.name / path.name
 
     async def publish(self, workdir: Workdir) -> str | None:
         """Hands the commits of a clone to the repository, if there are any. Returns the branch. Raises GitFailed.
@@ -182,7 +228,7 @@ class Workdirs:
 
     async def _add(self, workdir: Workdir) -> None:
         """Stages everything; of a submodule its commit only, because git would ask the submodule's own repository."""
-        entries = (await self._git(workdir.path, "ls-files", "--stage", "-z", within=workdir)).split("\0")
+        entries = await self.names(workdir.path, "ls-files", "--stage", within=workdir)
         parts = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
         others = [f":(top,exclude,literal){part}" for part in parts]
         await self._git(workdir.path, "add", "--all", "--", ":(top)", *others, within=workdir)
@@ -207,6 +253,7 @@ class Workdirs:
                 own = await self._git(path, "rev-list", "--max-count=1", "HEAD", f"^{base}", within=workdir)
                 if own or await self._git(path, "status", "--porcelain", within=workdir):
                     return False
+                self._note(path).unlink(missing_ok=True)
                 if self._sandbox:
                     await asyncio.to_thread(shutil.rmtree, path)
                     return True
@@ -225,6 +272,7 @@ class Workdirs:
         workdir = self._found(path, common)
         if not (path / ".git" / "HEAD").exists():
             path.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 -- a moment
+            self._note(path).unlink(missing_ok=True)
             whole = replace(workdir, git={}, shown=(common, *workdir.shown))
             clone = ("clone", "--quiet", "--shared", "--no-checkout", "--", str(common), ".")
             await self._git(path, *clone, within=whole, protocols="file")
@@ -282,6 +330,7 @@ class Workdirs:
     async def _make(self, repository: Path, path: Path, branch: str, *, is_unfinished: bool) -> None:
         """Makes a worktree, and keeps the files of one that the repository does not know any more."""
         aside = path.with_name(f"{path.name}.lost")
+        self._note(path).unlink(missing_ok=True)
         await asyncio.to_thread(_put_aside, path, aside, is_unfinished=is_unfinished)
         await self._git(repository, "worktree", "prune")
         await self._git(repository, "worktree", "add", "--quiet", *await self._new(repository, path, branch))
@@ -364,17 +413,26 @@ class Workdirs:
         own = self._sandbox.environment if self._sandbox and within else {}
         return self._environment | own | dict(within.git if within else {})
 
-    async def _git(self, cwd: Path, *arguments: str, within: Workdir | None = None, protocols: str | None = "") -> str:
-        """Runs git: in the sandbox if ``within`` is a thread's folder. ``protocols`` may be used; None: as usual."""
+    async def names(self, cwd: Path, *arguments: str, within: Workdir | None = None) -> list[str]:
+        """Runs git for a list of files, in the sandbox if ``within`` is a thread's folder. Raises GitFailed."""
+        return (await self._git(cwd, *arguments, "-z", within=within, whole=True)).split("\0")[:-1]
+
+    async def _git(
+        self, cwd: Path, *arguments: str, within: Workdir | None = None, protocols: str | None = "", whole: bool = False
+    ) -> str:
+        """Runs git: in the sandbox if ``within`` is a thread's folder. ``protocols`` may be used; None: as usual. The
+        middle of a long output is missing; if it is needed as a ``whole``, it is refused."""
         argv = [*(self.wrap(within) if within else ()), "git", *_SAFE, *arguments]
         offline = {} if self._is_trusted or protocols is None else _OFFLINE | {"GIT_ALLOW_PROTOCOL": protocols}
         try:
             ran: Ran = await run_program(
-                argv, cwd=cwd, env=self._of(within) | offline, timeout_seconds=_GIT_SECONDS, most_bytes=_MOST_BYTES,
-                errors_apart=True,
+                argv, cwd=cwd, env=self._of(within) | offline, timeout_seconds=_GIT_SECONDS,
+                most_bytes=_MOST_NAME_BYTES if whole else _MOST_BYTES, errors_apart=True,
             )  # fmt: skip
         except OSError as error:
             raise GitFailed(f"git cannot be started: {error.strerror or error}.") from error
+        if ran.cut and whole:
+            raise GitFailed(f"git {arguments[0]} failed: it names too many files.")
         if ran.code != 0:
             words = _reason(ran.errors) or ("it took too long" if ran.timed_out else "no reason given")
             command = next(word for word in arguments if not word.startswith("-") and "=" not in word)
