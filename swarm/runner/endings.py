@@ -24,10 +24,16 @@ _ENDED_EARLY: Final = "the agent ended its turn before it was done"
 
 
 _NO_ANSWER_CHARACTERS: Final = 300
+_LIMIT: Final = re.compile(
+    r"(?<!context )(?<!token )\blimit (?:was |is )?(?:reached|exceeded|hit)|\bhit your .{0,30}\blimit"
+    r"|\bcredit balance is too low|\bquota exceeded|\binsufficient (?:credits?|quota|balance)"
+    r"|\bout of (?:credits|extra usage)",
+    re.IGNORECASE,
+)
+"""That an account may do no more, for now."""
+
 _NO_ANSWER: Final = re.compile(
-    r"\blimit (?:was |is )?(?:reached|exceeded|hit)|\bhit your .{0,30}\blimit|\bcredit balance is too low"
-    r"|\bquota exceeded|\binsufficient (?:credits?|quota|balance)"
-    r"|\bout of (?:credits|extra usage)|\bnot logged in|\brun /login"
+    rf"{_LIMIT.pattern}|\bnot logged in|\brun /login"
     r"|\binvalid api key|\bauthentication_error|\bapi error\b|\boverloaded|\bprompt is too long"
     r"|\bcontext (?:window|length) .{0,30}exceeded",
     re.IGNORECASE,
@@ -100,7 +106,13 @@ def failed_of(reason: str, refused_tools: tuple[str, ...] = (), *, resets_at: fl
     until = resets_at or (_reset_in(reason, datetime.now().astimezone()) if "limit" in reason.lower() else None)
     if until and not time.time() < until < time.time() + _MOST_PARKED.total_seconds():
         until = None
-    return TurnEnded(outcome=TurnOutcome.FAILED, reason=reason, refused_tools=refused_tools, resets_at=until)
+    return TurnEnded(
+        outcome=TurnOutcome.FAILED,
+        reason=reason,
+        refused_tools=refused_tools,
+        is_limited=until is not None or _LIMIT.search(reason) is not None,
+        resets_at=until,
+    )
 
 
 def _reset_in(text: str, now: datetime) -> float | None:

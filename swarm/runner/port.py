@@ -113,7 +113,8 @@ class TurnEnded:
     text: str = ""  # the final text, if the CLI gives it; may repeat the text of the events
     reason: str = ""  # for people: why it failed
     refused_tools: tuple[str, ...] = ()  # tools that were refused during the turn
-    resets_at: float | None = None  # seconds since 1970: when the account's limit ends that the turn has reached
+    is_limited: bool = False  # the account's limit is reached
+    resets_at: float | None = None  # seconds since 1970: when that limit ends, if it is known
 
 
 CliEvent = TextAdded | StepShown | PermissionAsked | QuestionAsked | UsageReported | LogLine | TurnEnded

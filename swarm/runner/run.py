@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -40,10 +41,15 @@ from swarm.runner.output import (
 )
 from swarm.runner.port import StartFailed, StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
-from swarm.runner.settings import kind_of
+from swarm.runner.settings import RunnerSettings, kind_of, program_of
 from swarm.runner.workdirs import GitFailed, Workdir
 
 _GO_ON: Final = "People have approved more budget. Continue where you stopped."
+_TAKEN_OVER: Final = (
+    "Another account has begun this work, and its limit is reached. What it has changed is in the work directory, and "
+    "what it has said in the thread. Go on from there, and do nothing twice.\n\n"
+)
+_REST_SECONDS: Final = 3600.0  # for an account whose limit ends at an unknown time, if another one takes over
 _WORKER_TASK: Final = "task_assigned"
 _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
@@ -74,8 +80,8 @@ class Run:
         self.token: str = trigger["lease"]["token"]
         self.has_lease = True
         self.has_failed = False  # the CLI failed, not its work
-        self.parked_until = 0.0  # seconds since 1970: the account's limit is reached until then
         self.key = thread_key(trigger)
+        self._session_key = context.session_key(self.key)
         self.task_id: str | None = (trigger.get("task") or {}).get("id") if trigger["kind"] == _WORKER_TASK else None
         self.inbox_message_ids = [message["id"] for message in trigger["inbox_messages"]]
         self._trigger = trigger
@@ -153,7 +159,7 @@ class Run:
                 title += f" ({self._settings.base})" if self._settings.base else ""
                 self._output.step(StepShown(id=_BRANCH, title=title, state=ToolState.COMPLETE))
             talk = self._conversation = Conversation(
-                self._context, self.key, self._trigger["lease"], workdir, self._output, self._asks
+                self._context, self._session_key, self._trigger["lease"], workdir, self._output, self._asks
             )
             async with talk.opened():
                 await self._end(talk, await self._converse(talk), workdir)
@@ -172,7 +178,8 @@ class Run:
 
         A turn that was cut off by a budget is continued when people approve more. Raises _OverBudget if they do not.
         """
-        ended = await talk.turn(self._trigger["prompt"])
+        is_taken_over = self.key in self._context.accounts.taken_over
+        ended = await talk.turn((_TAKEN_OVER if is_taken_over else "") + self._trigger["prompt"])
         while True:
             is_cut_off = self._cutting_off is not None and ended.outcome is TurnOutcome.CANCELLED
             if is_cut_off and await self._is_settled():
@@ -229,8 +236,8 @@ class Run:
             case Answered(rest=rest, result=result):
                 changed = await self._changes(workdir)
                 await self._done(rest + changed, result + changed)
-            case NotDone() if ended.resets_at:
-                await self._park(ended.resets_at)
+            case NotDone(reason=reason) if ended.is_limited and self._is_parked(ended.resets_at):
+                await self._give_back(reason)
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
                 with suppress(GitFailed):  # the reason counts; the folder is kept in any case
@@ -249,19 +256,27 @@ class Run:
             await self._tool("task-complete", task_id=self.task_id, result=result)
         await self._settle_lease("done")
 
-    async def _park(self, until: float) -> None:
-        """Gives the work back until the account's limit ends, which counts as no attempt, and says so."""
-        self.parked_until, self.has_lease = until, False
-        _log.warning("The account's limit is reached.", action="runner_parked", until=until)
-        then = datetime.fromtimestamp(until).astimezone()
-        day = "" if until < time.time() + _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
+    def _is_parked(self, resets_at: float | None) -> bool:
+        """Notes that the account's limit is reached. Returns whether the work can go on later, or with another one."""
+        accounts, own = self._context.accounts, self._settings.account
+        if resets_at is None and accounts.first.account == own:
+            return False
+        accounts.park(own, resets_at or time.time() + _REST_SECONDS)
+        return resets_at is not None or accounts.left_seconds == 0
+
+    async def _give_back(self, reason: str) -> None:
+        """Gives the work back until an account may be used, which counts as no attempt, and says so."""
+        self.has_lease, accounts = False, self._context.accounts
+        seconds, following = accounts.left_seconds, accounts.first
+        _log.warning("The account's limit is reached.", action="runner_parked", reason=reason, seconds=round(seconds))
+        if following.account != self._settings.account:
+            accounts.taken_over.add(self.key)
         words = f"The account of {self._settings.name} has reached its limit."
-        self._output.note(f"{words} The work waits, and goes on by itself{day} at {then:%H:%M} ({then:%Z}).")
+        self._output.note(f"{words} {_when(seconds) if seconds else _who(following, self._settings)}")
         await self._output.flush(is_last=True)
         await self._output.end_reports()
         with suppress(Refused):  # it has ended already
-            seconds = min(max(until - time.time(), 0), _DAY_SECONDS)
-            await repeated(lambda: self._coordinator.release([self.token], seconds))
+            await repeated(lambda: self._coordinator.release([self.token], min(seconds, _DAY_SECONDS)))
 
     async def _not_done(self, reason: str, rest: str = "") -> None:
         """Tells people why there is no answer, or no complete one."""
@@ -297,7 +312,7 @@ class Run:
             return ""
         line = f"\n\nBranch `{changes.branch}`: {changes.summary}."
         told = hashlib.sha256(f"{line}{changes.diff}".encode(errors="replace")).hexdigest()
-        kept = self._context.sessions.get(self.key, self._settings.provider)
+        kept = self._context.sessions.get(self._session_key, self._settings.provider)
         if kept and kept.told == told:  # nothing is new since the last answer
             return ""
         if self._settings.show_diff and self._output.is_streamed:
@@ -306,7 +321,7 @@ class Run:
                 text = without_secrets(changes.diff[:MAX_FILE_CHARACTERS])
                 await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
         if kept:
-            self._context.sessions.keep(self.key, replace(kept, told=told))
+            self._context.sessions.keep(self._session_key, replace(kept, told=told))
         return line
 
     async def _is_settled(self, inbox_message_id: str | None = None) -> bool:
@@ -366,6 +381,19 @@ class Run:
             return str(self._trigger["task"]["title"])
         thread = self._trigger.get("thread")
         return f"{thread['channel_name']} {thread['thread_ts']}" if thread else self.key
+
+
+def _when(seconds: float) -> str:
+    """Returns when work that waits for an account goes on."""
+    then = datetime.fromtimestamp(time.time() + seconds).astimezone()
+    day = "" if seconds < _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
+    return f"The work waits, and goes on by itself{day} at {then:%H:%M} ({then:%Z})."
+
+
+def _who(following: RunnerSettings, before: RunnerSettings) -> str:
+    """Returns who goes on with the work."""
+    program, old = (Path(program_of(one.provider)).name for one in (following, before))
+    return f"{f'Another account of {program}' if program == old else program} goes on with the work."
 
 
 def _kept(workdir: Workdir) -> str:

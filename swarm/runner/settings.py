@@ -57,6 +57,8 @@ class RunnerSettings:
     repo: str | None = None  # a repository, by path or URL: a worktree and branch per thread
     base: str | None = None  # where new branches begin
     show_diff: bool = False
+    account: int = 0  # 0: the one to use; others take over when its limit is reached, in this order
+    fallbacks: tuple[RunnerSettings, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the CLI, complete
     sandbox: bool = False
     readable: tuple[Path, ...] = ()  # what the CLI sees in the sandbox besides its work

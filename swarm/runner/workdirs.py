@@ -124,9 +124,10 @@ class Workdirs:
             path, branch = self._folder / _slug(key), f"swarm/{_slug(subject, key)}"
             return await (self._clone(path, branch) if self._sandbox else self._worktree(path, branch))
 
-    def wrap(self, workdir: Workdir) -> tuple[str, ...]:
-        """Returns the command of the sandbox around a folder; empty without one."""
-        return self._sandbox.wrap([workdir.path], workdir.shown) if self._sandbox else ()
+    def wrap(self, workdir: Workdir, sandbox: Sandbox | None = None) -> tuple[str, ...]:
+        """Returns the command of the sandbox, by default that of git, around a folder; empty without one."""
+        sandbox = sandbox or self._sandbox
+        return sandbox.wrap([workdir.path], workdir.shown) if sandbox else ()
 
     async def changes(self, workdir: Workdir, message: str) -> Changes | None:
         """Commits what is left and returns what the branch has changed; None without a worktree. Raises GitFailed."""
