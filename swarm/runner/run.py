@@ -259,10 +259,10 @@ class Run:
     def _is_parked(self, resets_at: float | None) -> bool:
         """Notes that the account's limit is reached. Returns whether the work can go on later, or with another one."""
         accounts, own = self._context.accounts, self._settings.account
-        if resets_at is None and accounts.first.account == own:
+        if resets_at is None and not accounts.has_other(own):
             return False
         accounts.park(own, resets_at or time.time() + _REST_SECONDS)
-        return resets_at is not None or accounts.left_seconds == 0
+        return True
 
     async def _give_back(self, reason: str) -> None:
         """Gives the work back until an account may be used, which counts as no attempt, and says so."""

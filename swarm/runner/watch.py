@@ -122,6 +122,10 @@ class Accounts:
         """The time until an account may be used; 0: now."""
         return max(0.0, min(self._until) - time.time())
 
+    def has_other(self, account: int) -> bool:
+        """Whether another account may be used now."""
+        return any(until <= time.time() for at, until in enumerate(self._until) if at != account)
+
     def park(self, account: int, until: float) -> None:
         """Notes that the limit of an account is reached."""
         self._until[account] = max(self._until[account], until)
