@@ -241,8 +241,12 @@ class Conversation:
 
         What it does not know because the runner was killed counts for the next run of the session.
         """
-        before = asdict(self._spent_before)
-        spent = {name: (before[name] or 0) + told[name] for name in _SPENT if told.get(name) is not None}
+        before, others = asdict(self._spent_before), self._output.used_before
+        spent = {
+            name: (before[name] or 0) + told[name] - others.get(name, 0)
+            for name in _SPENT
+            if told.get(name) is not None
+        }
         if self._session and spent:
             self._keep(self._session, turns=0, **spent)
 

@@ -73,16 +73,20 @@ class Over:
 Ending = Answered | NotDone | Over
 
 
-def ending_of(turn: TurnEnded, *, shown: str, is_settled: bool, replies: Sequence[str] = ()) -> Ending:
-    """Returns what the last turn of a run means. ``shown`` is the text that people have seen already,
-    and ``replies`` are the answers to follow-ups."""
+def ending_of(
+    turn: TurnEnded, *, shown: str, is_settled: bool, replies: Sequence[str] = (), not_asked: str = ""
+) -> Ending:
+    """Returns what the last turn of a run means. ``shown`` is the text that people have seen already, ``replies`` are
+    the answers to follow-ups, and ``not_asked`` is why people could not be asked about a tool."""
     if is_settled:
         return Over()
     rest = missing_text(shown, turn.text)
     if turn.outcome is TurnOutcome.FAILED:
         return NotDone(reason=turn.reason or _BROKEN, rest=rest)
     if turn.refused_tools:
-        return NotDone(reason=f"people refused what it needed ({', '.join(turn.refused_tools)})", rest=rest)
+        tools = ", ".join(turn.refused_tools)
+        asked = f"people could not be asked about what it needed ({tools}): {not_asked}"
+        return NotDone(reason=asked if not_asked else f"people refused what it needed ({tools})", rest=rest)
     if turn.outcome is TurnOutcome.CANCELLED:  # by the CLI: a run that people stop does not come here
         return NotDone(reason=turn.reason or _ENDED_EARLY, rest=rest)
     if turn.outcome is TurnOutcome.REFUSED:

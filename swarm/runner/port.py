@@ -65,6 +65,7 @@ class PermissionAsked:
     diffs: tuple[FileDiff, ...] = ()  # what the call does to files
     locations: tuple[str, ...] = ()  # the files that it is about, as "path" or "path:line"
     can_grant: bool = False  # the CLI offers to allow the tool from now on
+    is_whole: bool = True  # False: the call is too long to be kept, so people cannot be asked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -41,7 +41,7 @@ from swarm.runner.output import (
 )
 from swarm.runner.port import StartFailed, StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
-from swarm.runner.settings import RunnerSettings, kind_of, program_of
+from swarm.runner.settings import kind_of, program_of
 from swarm.runner.workdirs import GitFailed, Workdir
 
 _GO_ON: Final = "People have approved more budget. Continue where you stopped."
@@ -76,17 +76,18 @@ class _OverBudget(Exception):
 class Run:
     """One run. `execute` is called once; `notice` and `stop` at any time."""
 
-    def __init__(self, trigger: Trigger, context: RunContext) -> None:
+    def __init__(self, trigger: Trigger, contexts: Sequence[RunContext]) -> None:
+        """``contexts`` are those of the runner's accounts."""
         self.token: str = trigger["lease"]["token"]
         self.has_lease = True
         self.has_failed = False  # the CLI failed, not its work
         self.key = thread_key(trigger)
-        self._session_key = context.session_key(self.key)
         self.task_id: str | None = (trigger.get("task") or {}).get("id") if trigger["kind"] == _WORKER_TASK else None
         self.inbox_message_ids = [message["id"] for message in trigger["inbox_messages"]]
         self._trigger = trigger
-        self._context = context
-        self._settings, self._coordinator = context.settings, context.coordinator
+        self._contexts, self._has_passed_on = contexts, False
+        self._coordinator = contexts[0].coordinator
+        self._use(contexts[contexts[0].accounts.first.account])
         about = self._about() if trigger.get("thread") else {}
         self._output = RunOutput(
             self._coordinator,
@@ -137,6 +138,9 @@ class Run:
         elif kind != "human_input":  # this run waits for its own requests itself
             self.pending.append(trigger)
 
+    def _use(self, context: RunContext) -> None:
+        self._context, self._settings = context, context.settings
+
     def stop(self, why: Stop) -> None:
         """Stops the run; the first reason counts."""
         if self._stop is None and self._task and not self._task.done():
@@ -158,11 +162,8 @@ class Run:
                 title = f"branch {workdir.branch}, which begins at {workdir.base[:7]}"
                 title += f" ({self._settings.base})" if self._settings.base else ""
                 self._output.step(StepShown(id=_BRANCH, title=title, state=ToolState.COMPLETE))
-            talk = self._conversation = Conversation(
-                self._context, self._session_key, self._trigger["lease"], workdir, self._output, self._asks
-            )
-            async with talk.opened():
-                await self._end(talk, await self._converse(talk), workdir)
+            while await self._is_passed_on(workdir):
+                self._output.begin_session()
         except (StartFailed, GitFailed, OSError) as error:
             self.has_failed = True
             await self._not_done(_clause(error))
@@ -173,13 +174,34 @@ class Run:
             await asyncio.wait({pump})
             await self._background.end()
 
+    async def _is_passed_on(self, workdir: Workdir) -> bool:
+        """Has the conversation with the CLI. Returns False if that has ended the run, or True if the account's limit is
+        reached, and another one goes on with the work."""
+        key = self._context.session_key(self.key)
+        talk = self._conversation = Conversation(
+            self._context, key, self._trigger["lease"], workdir, self._output, self._asks
+        )
+        begins_at = len(self._output.shown)
+        async with talk.opened():
+            ended = await self._converse(talk)
+            context = self._context
+            if not (ended.is_limited and self._has_next(ended.resets_at)) or await self._is_settled():
+                await self._end(talk, ended, workdir, begins_at)
+                return False
+        program, old = (Path(program_of(one.settings.provider)).name for one in (self._context, context))
+        who = f"Another account of {program}" if program == old else program
+        self._output.end_of_text()
+        self._output.note(
+            f"The account of {self._settings.name} has reached its limit. {who} goes on with the work.\n\n"
+        )
+        return True
+
     async def _converse(self, talk: Conversation) -> TurnEnded:
         """Has the turns of this run: the trigger's, and one for each notice meanwhile. Returns the last of the work.
 
         A turn that was cut off by a budget is continued when people approve more. Raises _OverBudget if they do not.
         """
-        is_taken_over = self.key in self._context.accounts.taken_over
-        ended = await talk.turn((_TAKEN_OVER if is_taken_over else "") + self._trigger["prompt"])
+        ended = await talk.turn((_TAKEN_OVER if self._has_passed_on else "") + self._trigger["prompt"])
         while True:
             is_cut_off = self._cutting_off is not None and ended.outcome is TurnOutcome.CANCELLED
             if is_cut_off and await self._is_settled():
@@ -190,7 +212,9 @@ class Run:
             elif self.pending and ended.outcome is TurnOutcome.DONE:
                 await self._within_budget()
                 self._output.text(missing_text(self._output.shown, ended.text))
-                ended = await self._follow(talk, self.pending.popleft(), ended)
+                ended = await self._follow(talk, notice := self.pending.popleft(), ended)
+                if ended.is_limited:  # for the account that goes on
+                    self.pending.appendleft(notice)
             else:
                 return ended
 
@@ -223,21 +247,22 @@ class Run:
             if refused := await self._asks.budget(run_id, first):
                 raise _OverBudget(f"{_stopped_by(first)}, and {refused}")
 
-    async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir) -> None:
-        """Settles the work by what the last turn means."""
+    async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir, begins_at: int) -> None:
+        """Settles the work by what the last turn means. ``begins_at`` is where its CLI has begun to write."""
         self._output.end_of_text()
         await self._hand_in_rest()
         await self._output.flush(is_last=True)
-        shown = self._output.shown[len(talk.preface) :]
+        shown = self._output.shown[begins_at + len(talk.preface) :]
         ended = replace(ended, refused_tools=tuple(sorted(talk.refused_tools)))
-        match ending_of(ended, shown=shown, is_settled=await self._is_settled(), replies=self._replies):
+        settled = await self._is_settled()
+        match ending_of(ended, shown=shown, is_settled=settled, replies=self._replies, not_asked=self._asks.not_asked):
             case Over():
                 await self._settle_lease("done")
             case Answered(rest=rest, result=result):
                 changed = await self._changes(workdir)
                 await self._done(rest + changed, result + changed)
-            case NotDone(reason=reason) if ended.is_limited and self._is_parked(ended.resets_at):
-                await self._give_back(reason)
+            case NotDone() if ended.resets_at:
+                await self._wait()
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
                 with suppress(GitFailed):  # the reason counts; the folder is kept in any case
@@ -256,23 +281,26 @@ class Run:
             await self._tool("task-complete", task_id=self.task_id, result=result)
         await self._settle_lease("done")
 
-    def _is_parked(self, resets_at: float | None) -> bool:
-        """Notes that the account's limit is reached. Returns whether the work can go on later, or with another one."""
+    def _has_next(self, resets_at: float | None) -> bool:
+        """Notes that the account's limit is reached. Returns whether there is another, which is then used."""
         accounts, own = self._context.accounts, self._settings.account
-        if resets_at is None and not accounts.has_other(own):
-            return False
-        accounts.park(own, resets_at or time.time() + _REST_SECONDS)
-        return True
+        if has_other := accounts.has_other(own):
+            resets_at = resets_at or time.time() + _REST_SECONDS
+        if resets_at:
+            accounts.park(own, resets_at)
+            _log.warning("The account's limit is reached.", action="runner_parked", account=own, until=resets_at)
+        if has_other:
+            self._use(self._contexts[accounts.first.account])
+            self._has_passed_on = True
+        return has_other
 
-    async def _give_back(self, reason: str) -> None:
-        """Gives the work back until an account may be used, which counts as no attempt, and says so."""
-        self.has_lease, accounts = False, self._context.accounts
-        seconds, following = accounts.left_seconds, accounts.first
-        _log.warning("The account's limit is reached.", action="runner_parked", reason=reason, seconds=round(seconds))
-        if following.account != self._settings.account:
-            accounts.taken_over.add(self.key)
+    async def _wait(self) -> None:
+        """Gives the work back until the first limit ends, which counts as no attempt, and says so."""
+        self.has_lease, seconds = False, self._context.accounts.left_seconds
+        then = datetime.fromtimestamp(time.time() + seconds).astimezone()
+        day = "" if seconds < _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
         words = f"The account of {self._settings.name} has reached its limit."
-        self._output.note(f"{words} {_when(seconds) if seconds else _who(following, self._settings)}")
+        self._output.note(f"{words} The work waits, and goes on by itself{day} at {then:%H:%M} ({then:%Z}).")
         await self._output.flush(is_last=True)
         await self._output.end_reports()
         with suppress(Refused):  # it has ended already
@@ -312,7 +340,7 @@ class Run:
             return ""
         line = f"\n\nBranch `{changes.branch}`: {changes.summary}."
         told = hashlib.sha256(f"{line}{changes.diff}".encode(errors="replace")).hexdigest()
-        kept = self._context.sessions.get(self._session_key, self._settings.provider)
+        kept = self._context.sessions.get(self._context.session_key(self.key), self._settings.provider)
         if kept and kept.told == told:  # nothing is new since the last answer
             return ""
         if self._settings.show_diff and self._output.is_streamed:
@@ -321,7 +349,7 @@ class Run:
                 text = without_secrets(changes.diff[:MAX_FILE_CHARACTERS])
                 await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
         if kept:
-            self._context.sessions.keep(self._session_key, replace(kept, told=told))
+            self._context.sessions.keep(self._context.session_key(self.key), replace(kept, told=told))
         return line
 
     async def _is_settled(self, inbox_message_id: str | None = None) -> bool:
@@ -381,19 +409,6 @@ class Run:
             return str(self._trigger["task"]["title"])
         thread = self._trigger.get("thread")
         return f"{thread['channel_name']} {thread['thread_ts']}" if thread else self.key
-
-
-def _when(seconds: float) -> str:
-    """Returns when work that waits for an account goes on."""
-    then = datetime.fromtimestamp(time.time() + seconds).astimezone()
-    day = "" if seconds < _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
-    return f"The work waits, and goes on by itself{day} at {then:%H:%M} ({then:%Z})."
-
-
-def _who(following: RunnerSettings, before: RunnerSettings) -> str:
-    """Returns who goes on with the work."""
-    program, old = (Path(program_of(one.provider)).name for one in (following, before))
-    return f"{f'Another account of {program}' if program == old else program} goes on with the work."
 
 
 def _kept(workdir: Workdir) -> str:

@@ -182,7 +182,7 @@ class Runner:
             self._start(trigger)
 
     def _start(self, trigger: Trigger) -> None:
-        run = Run(trigger, self._contexts[self._accounts.first.account])
+        run = Run(trigger, self._contexts)
         if not self._runs:
             self._renewed_at = boottime()
         self._runs[run.token] = run

@@ -109,7 +109,6 @@ class Accounts:
     def __init__(self, settings: RunnerSettings) -> None:
         self._settings = (settings, *settings.fallbacks)
         self._until = [0.0] * len(self._settings)  # seconds since 1970
-        self.taken_over: set[str] = set()  # the keys of work that another account has begun
 
     @property
     def first(self) -> RunnerSettings:

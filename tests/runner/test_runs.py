@@ -224,6 +224,7 @@ async def test_at_a_limit_another_account_or_cli_goes_on_in_the_same_folder(
     assert len(prompts) == 2
     assert prompts[1].startswith("Another account has begun this work")
     assert first.opened[0].cwd == second.opened[0].cwd
+    assert first.closed == 1
     assert second.opened[0].resume is None
     _, follow_up = await office.delegate(thread=ts)  # the other's session goes on while the limit lasts
     await office.ended(follow_up, "completed")
