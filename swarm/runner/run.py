@@ -157,7 +157,7 @@ class Run:
             await self._within_budget()
             self._output.status(f"starting {kind_of(self._settings.provider)}")
             workdir = await self._context.workdirs.of(self.key, self._subject())
-            kept = _kept(workdir)
+            kept = self._kept(workdir, None)
             if workdir.branch and workdir.base and self.task_id:
                 title = f"branch {workdir.branch}, which begins at {workdir.base[:7]}"
                 title += f" ({self._settings.base})" if self._settings.base else ""
@@ -265,9 +265,10 @@ class Run:
                 await self._wait()
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
-                with suppress(GitFailed):  # the reason counts; the folder is kept in any case
-                    await self._context.workdirs.publish(workdir)
-                await self._not_done(reason + _kept(workdir), rest)
+                published = None
+                with suppress(GitFailed, OSError):  # the reason counts; the folder is kept in any case
+                    published = await self._context.workdirs.publish(workdir)
+                await self._not_done(reason + self._kept(workdir, published), rest)
 
     async def _done(self, text: str, result: str) -> None:
         if self._output.is_streamed:
@@ -334,8 +335,8 @@ class Run:
         message = f"Work of {self._settings.name} on {self._subject()}"
         try:
             changes = await self._context.workdirs.changes(workdir, message)
-        except GitFailed as error:
-            return f"\n\nThe branch could not be read: {error.message}"
+        except (GitFailed, OSError) as error:
+            return f"\n\nIts changes are kept, but are not in a branch yet: {_clause(error)}."
         if changes is None or not changes.summary:
             return ""
         line = f"\n\nBranch `{changes.branch}`: {changes.summary}."
@@ -398,6 +399,16 @@ class Run:
             reason = _stopped_by(exceeded[0])
             self._cutting_off = self._background.start(self._conversation.cut_off(reason), "runner budget")
 
+    def _kept(self, workdir: Workdir, published: str | None) -> str:
+        """Returns where the work of a run that is not done is kept, to be appended to the reason. What the sandbox's
+        clone has not committed is in no branch of the repository."""
+        if not workdir.branch:
+            return ""
+        if not self._settings.sandbox:
+            return f"; its work is kept in branch {workdir.branch}"
+        committed = f"what it has committed in branch {published}, and the rest" if published else "it"
+        return f"; its work is kept: {committed} for the next run in this thread"
+
     def _about(self) -> dict[str, str]:
         if self.task_id:
             return {"task_id": self.task_id}
@@ -411,11 +422,6 @@ class Run:
         return f"{thread['channel_name']} {thread['thread_ts']}" if thread else self.key
 
 
-def _kept(workdir: Workdir) -> str:
-    """Returns where the work of a run that is not done is kept, to be appended to the reason."""
-    return f"; its work is kept in branch {workdir.branch}" if workdir.branch else ""
-
-
 def _stopped_by(exceeded: Mapping[str, Any]) -> str:
     """Returns a budget that is used up as a clause for people."""
     text = str(exceeded.get("text") or f"The budget of the {exceeded['scope']} is used up").rstrip(".")
@@ -424,5 +430,7 @@ def _stopped_by(exceeded: Mapping[str, Any]) -> str:
 
 def _clause(error: Exception) -> str:
     """Returns an error as a clause for people."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"the runner cannot use {error.filename}: {error.strerror}"
     text = error.message if isinstance(error, SwarmError) else f"{getattr(error, 'strerror', None) or error}"
     return text.rstrip(".")

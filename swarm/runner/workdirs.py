@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
+from subprocess import PIPE
 from typing import IO, Final
 
 import structlog
@@ -172,15 +173,16 @@ class Workdirs:
         """Writes the commits since the base into a file. Nothing of the clone is read outside of the sandbox."""
         argv = [*self.wrap(workdir), "git", *_SAFE, "bundle", "create", "--quiet", "-", "HEAD", f"^{workdir.base}"]
         environment = self._of(workdir)
-        child = await Child.start(argv, cwd=workdir.path, env=environment, stdout=file, grace_seconds=1.0)
+        child = await Child.start(argv, cwd=workdir.path, env=environment, stdout=file, stderr=PIPE, grace_seconds=1.0)
         try:
             async with asyncio.timeout(_GIT_SECONDS):
+                words = (await child.stderr.read()).decode(errors="replace")
                 await child.ended.wait()
         finally:
             await to_the_end(child.kill())
             child.close()
         if child.code != 0:
-            raise GitFailed("git bundle failed: the commits cannot be read.")
+            raise GitFailed(f"git bundle failed: {_reason(words)}")
 
     async def _add(self, workdir: Workdir) -> None:
         """Stages everything; of a submodule its commit only, because git would ask the submodule's own repository."""
@@ -385,6 +387,13 @@ class Workdirs:
         own = self._sandbox.environment if self._sandbox and within else {}
         return self._environment | own | dict(within.git if within else {})
 
+    def _missing(self, error: OSError, cwd: Path) -> str:
+        if not cwd.exists():
+            return "its folder is gone"
+        if shutil.which("git", path=self._environment.get("PATH")) is None:
+            return "it is not installed on the runner's machine, or not in its PATH"
+        return error.strerror or str(error)
+
     async def _git(self, cwd: Path, *arguments: str, within: Workdir | None = None, protocols: str | None = "") -> str:
         """Runs git: in the sandbox if ``within`` is a thread's folder. ``protocols`` may be used; None: as usual."""
         argv = [*(self.wrap(within) if within else ()), "git", *_SAFE, *arguments]
@@ -395,7 +404,7 @@ class Workdirs:
                 errors_apart=True,
             )  # fmt: skip
         except OSError as error:
-            raise GitFailed(f"git cannot be started: {error.strerror or error}.") from error
+            raise GitFailed(f"git cannot be started: {self._missing(error, cwd)}.") from error
         if ran.code != 0:
             words = _reason(ran.errors) or ("it took too long" if ran.timed_out else "no reason given")
             command = next(word for word in arguments if not word.startswith("-") and "=" not in word)
