@@ -302,7 +302,8 @@ class Workdirs:
         aside = path.with_name(f"{path.name}.lost")
         await asyncio.to_thread(_put_aside, path, aside, is_unfinished=is_unfinished)
         await self._git(repository, "worktree", "prune")
-        await self._git(repository, "worktree", "add", "--quiet", *await self._new(repository, path, branch))
+        how = ("--quiet", "--force", "--force")  # twice: also if the missing worktree is locked
+        await self._git(repository, "worktree", "add", *how, *await self._new(repository, path, branch))
         await asyncio.to_thread(_restore, aside, path)
 
     async def _new(self, repository: Path, path: Path, branch: str) -> tuple[str, ...]:
@@ -314,7 +315,7 @@ class Workdirs:
         if not there:
             return "-b", branch, str(path), await self._base(repository)
         if there.strip() in ("at", f"at {path}"):
-            return "--force", "--force", str(path), branch  # twice: also if the missing worktree is locked
+            return str(path), branch
         return "-b", f"{branch}-{token_hex(2)}", str(path), branch
 
     async def _branch(self, workdir: Workdir, name: str) -> str:
