@@ -182,8 +182,7 @@ def fill(folder: Path) -> Path:
 
 
 @BOTH
-@pytest.mark.parametrize("place", ["user", "shop"])
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(("place", "is_first"), [("user", True), ("shop", True), ("shop", False)])
 async def test_a_full_disk_is_the_reason_and_nothing_is_lost(
     tmp_path: Path, place: str, *, is_first: bool, sandbox: bool
 ) -> None:
