@@ -68,7 +68,7 @@ class Office:
     _serving: asyncio.Task[None] = field(init=False)
 
     async def start(self, provider: str, door: CliDoor | None = None, others: Any = None, **given: Any) -> None:
-        """Runs the worker's runner in this process until the end of the test; ``others`` (their doors) take over at a limit."""
+        """Runs the worker's runner until the end of the test; ``others`` are the doors that take over at a limit."""
         self.settings = RunnerSettings(
             name=self.name,
             provider=provider,
