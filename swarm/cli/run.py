@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
@@ -81,6 +81,11 @@ class _Options:
     """A variable of this environment that the CLI gets, such as ANTHROPIC_API_KEY; may be given several times. Without
     it the CLI gets only HOME, PATH, LANG and TERM."""
 
+    fallback: _Several = ()
+    """Another account or CLI that takes over when a limit of the account is reached: a provider, and before it the
+    variables that it gets besides those of --env, such as 'HOME=~/second claude' or 'ANTHROPIC_API_KEY=$SECOND_KEY
+    claude'; may be given several times."""
+
     sandbox: _Flag = False
     """Run the CLI with bubblewrap: it sees the system, its work and its own state, and nothing else; the network is
     left."""
@@ -133,7 +138,7 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
         The worker's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
     """
     from swarm.processes.supervisor import become_private
-    from swarm.runner.environment import check_program, check_sandbox, check_trust, cli_environment
+    from swarm.runner.environment import check_program, check_sandbox, check_trust, cli_environment, fallback
     from swarm.runner.settings import kind_of
 
     kind, environment = kind_of(options.provider), cli_environment(os.environ, options.env)
@@ -141,11 +146,33 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
         check_sandbox()
     check_program(options.provider, environment)
     _check_build(options)
+    others = [fallback(one, os.environ) for one in options.fallback]
+    for provider, given, _ in others:
+        check_program(provider, environment | given, "--fallback")
     become_private()
-    settings, keys = _prepared(options.env)
+    settings, keys = _prepared([*options.env, *(one for _, _, names in others for one in names)])
     wanted = _wanted(name, options, settings, kind, environment)
-    check_trust(options.provider, repo=wanted.repo, sandbox=options.sandbox, trusted=options.trust_repository)
-    asyncio.run(_serve(wanted, keys))
+    for provider in (options.provider, *(one for one, _, _ in others)):
+        check_trust(provider, repo=wanted.repo, sandbox=options.sandbox, trusted=options.trust_repository)
+    asyncio.run(_serve(replace(wanted, fallbacks=tuple(_fallbacks(others, wanted, settings))), keys))
+
+
+def _fallbacks(
+    others: Iterable[tuple[str, Mapping[str, str], object]], wanted: RunnerSettings, settings: Settings
+) -> Iterator[RunnerSettings]:
+    """Yields the settings of those that take over."""
+    from swarm.runner.settings import kind_of, system_prompt
+
+    home = wanted.environment.get("HOME")  # stays private if another one is given
+    for number, (provider, given, _) in enumerate(others, 1):
+        yield replace(
+            wanted,
+            account=number,
+            provider=provider,
+            environment=dict(wanted.environment) | dict(given),
+            private=(*wanted.private, *([Path(home)] if home else [])),
+            system_prompt=system_prompt(kind_of(provider), _base_prompt(settings)),
+        )
 
 
 def _wanted(
@@ -217,7 +244,7 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
     from swarm.runner.runner import Runner
     from swarm.runner.settings import door_of
 
-    door = door_of(wanted.provider)
+    doors = [door_of(one.provider) for one in (wanted, *wanted.fallbacks)]
     place = RunnerHome(wanted.home)
     with place.locked() as instance:
         stopping, at_once = _signals()
@@ -235,7 +262,7 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
             warning = unbound(wanted.provider, sandbox=wanted.sandbox, operator_file=operator_file)
             lines = (works, warning, not_included(wanted.repo, trusted=wanted.trust_repository))
             announce = partial(Terminal().print, "\n".join(filter(None, lines)), soft_wrap=True)
-            await Runner(wanted, coordinator, door).serve(stopping, at_once, announce)
+            await Runner(wanted, coordinator, *doors).serve(stopping, at_once, announce)
 
 
 async def _reached(call: Callable[[], Awaitable[_T]], stopping: asyncio.Event) -> _T | None:

@@ -42,6 +42,7 @@ class HumanAsks:
         self._run = run  # names the questions of this run
         self._log = log
         self._count = 0
+        self.not_asked = ""  # why people could not be asked, the last time
 
     async def permission(self, session: CliSession, asked: PermissionAsked) -> bool:
         """Asks for a permission and tells the CLI. Returns False if it was not given. If the question was withdrawn,
@@ -49,6 +50,11 @@ class HumanAsks:
 
         People see the whole call. The coordinator refuses one that is too long to be read, and so it is not permitted.
         """
+        if not asked.is_whole:
+            self.not_asked = "the call is too long to be shown"
+            self._log(f"[cancelled] {asked.tool}: {self.not_asked}")
+            await session.permit(asked.id, allowed=False, reason=_refusal({"why": self.not_asked}))
+            return False
         what_it_does = {"diffs": [asdict(diff) for diff in asked.diffs], "locations": list(asked.locations)}
         grants = ["approve_thread", "approve_always"]
         ended = await self._decision(
@@ -111,6 +117,7 @@ class HumanAsks:
             return await self._ended(str(made["id"]), logged)
         except Refused as error:
             self._log(f"[cancelled] {logged}: {error.message}")
+            self.not_asked = error.message.rstrip(".")
             return {"id": "", "status": "cancelled", "why": error.message}
 
     async def _ended(self, request_id: str, logged: str) -> dict[str, Any]:

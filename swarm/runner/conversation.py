@@ -38,7 +38,7 @@ from swarm.runner.port import (
 from swarm.runner.sandbox import Sandbox
 from swarm.runner.sessions import KeptSession, Sessions
 from swarm.runner.settings import RunnerSettings
-from swarm.runner.watch import SilenceWatch
+from swarm.runner.watch import Accounts, SilenceWatch
 from swarm.runner.workdirs import Workdir, Workdirs
 
 NEW_SESSION: Final = (
@@ -53,14 +53,19 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """What the runs of a runner share."""
+    """What the runs of a runner share that use the same account."""
 
     settings: RunnerSettings
+    accounts: Accounts
     coordinator: CoordinatorConnection
     door: CliDoor
     sessions: Sessions
     workdirs: Workdirs
     sandbox: Sandbox | None = None
+
+    def session_key(self, key: str) -> str:
+        """Returns the key of a thread's session: each account has its own, since none finds another's."""
+        return f"{key} {self.settings.account}" if self.settings.account else key
 
 
 class Conversation:
@@ -117,7 +122,7 @@ class Conversation:
             system_prompt=self._settings.system_prompt,
             resume=resume,
             spent=self._spent_before,
-            wrap=self._context.workdirs.wrap(self._workdir),
+            wrap=self._context.workdirs.wrap(self._workdir, self._context.sandbox),
             trusts_repository=self._settings.trust_repository,
             cost_limit_dollars=self._settings.cost_limit_dollars,
         )
@@ -236,8 +241,12 @@ class Conversation:
 
         What it does not know because the runner was killed counts for the next run of the session.
         """
-        before = asdict(self._spent_before)
-        spent = {name: (before[name] or 0) + told[name] for name in _SPENT if told.get(name) is not None}
+        before, others = asdict(self._spent_before), self._output.used_before
+        spent = {
+            name: (before[name] or 0) + told[name] - others.get(name, 0)
+            for name in _SPENT
+            if told.get(name) is not None
+        }
         if self._session and spent:
             self._keep(self._session, turns=0, **spent)
 

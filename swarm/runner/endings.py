@@ -24,10 +24,16 @@ _ENDED_EARLY: Final = "the agent ended its turn before it was done"
 
 
 _NO_ANSWER_CHARACTERS: Final = 300
+_LIMIT: Final = re.compile(
+    r"(?<!context )(?<!token )\blimit (?:was |is )?(?:reached|exceeded|hit)|\bhit your .{0,30}\blimit"
+    r"|\bcredit balance is too low|\bquota exceeded|\binsufficient (?:credits?|quota|balance)"
+    r"|\bout of (?:credits|extra usage)",
+    re.IGNORECASE,
+)
+"""That an account may do no more, for now."""
+
 _NO_ANSWER: Final = re.compile(
-    r"\blimit (?:was |is )?(?:reached|exceeded|hit)|\bhit your .{0,30}\blimit|\bcredit balance is too low"
-    r"|\bquota exceeded|\binsufficient (?:credits?|quota|balance)"
-    r"|\bout of (?:credits|extra usage)|\bnot logged in|\brun /login"
+    rf"{_LIMIT.pattern}|\bnot logged in|\brun /login"
     r"|\binvalid api key|\bauthentication_error|\bapi error\b|\boverloaded|\bprompt is too long"
     r"|\bcontext (?:window|length) .{0,30}exceeded",
     re.IGNORECASE,
@@ -67,16 +73,20 @@ class Over:
 Ending = Answered | NotDone | Over
 
 
-def ending_of(turn: TurnEnded, *, shown: str, is_settled: bool, replies: Sequence[str] = ()) -> Ending:
-    """Returns what the last turn of a run means. ``shown`` is the text that people have seen already,
-    and ``replies`` are the answers to follow-ups."""
+def ending_of(
+    turn: TurnEnded, *, shown: str, is_settled: bool, replies: Sequence[str] = (), not_asked: str = ""
+) -> Ending:
+    """Returns what the last turn of a run means. ``shown`` is the text that people have seen already, ``replies`` are
+    the answers to follow-ups, and ``not_asked`` is why people could not be asked about a tool."""
     if is_settled:
         return Over()
     rest = missing_text(shown, turn.text)
     if turn.outcome is TurnOutcome.FAILED:
         return NotDone(reason=turn.reason or _BROKEN, rest=rest)
     if turn.refused_tools:
-        return NotDone(reason=f"people refused what it needed ({', '.join(turn.refused_tools)})", rest=rest)
+        tools = ", ".join(turn.refused_tools)
+        asked = f"people could not be asked about what it needed ({tools}): {not_asked}"
+        return NotDone(reason=asked if not_asked else f"people refused what it needed ({tools})", rest=rest)
     if turn.outcome is TurnOutcome.CANCELLED:  # by the CLI: a run that people stop does not come here
         return NotDone(reason=turn.reason or _ENDED_EARLY, rest=rest)
     if turn.outcome is TurnOutcome.REFUSED:
@@ -100,7 +110,13 @@ def failed_of(reason: str, refused_tools: tuple[str, ...] = (), *, resets_at: fl
     until = resets_at or (_reset_in(reason, datetime.now().astimezone()) if "limit" in reason.lower() else None)
     if until and not time.time() < until < time.time() + _MOST_PARKED.total_seconds():
         until = None
-    return TurnEnded(outcome=TurnOutcome.FAILED, reason=reason, refused_tools=refused_tools, resets_at=until)
+    return TurnEnded(
+        outcome=TurnOutcome.FAILED,
+        reason=reason,
+        refused_tools=refused_tools,
+        is_limited=until is not None or _LIMIT.search(reason) is not None,
+        resets_at=until,
+    )
 
 
 def _reset_in(text: str, now: datetime) -> float | None:

@@ -6,6 +6,8 @@ environment reaches it, since that may contain tokens.
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -34,12 +36,35 @@ def cli_environment(own: Mapping[str, str], named: Iterable[str]) -> dict[str, s
     return {name: own[name] for name in (*_PASSED, *names) if name in own}
 
 
-def check_program(provider: str, environment: Mapping[str, str]) -> None:
+def fallback(text: str, own: Mapping[str, str]) -> tuple[str, dict[str, str], list[str]]:
+    """Returns the provider of a ``--fallback``, the variables that it gets besides those of the first provider, and the
+    names of ours that it takes: a value may be ``$NAME``, or begin with ``~``. Raises ConfigurationError."""
+    found: dict[str, str] = {}
+    names: list[str] = []
+    provider = text.strip()
+    while match := re.match(r"([A-Za-z_]\w*)=(\$?)(\S*)\s+", provider):
+        name, is_ours, value = match.groups()
+        if is_ours and value not in own:
+            raise ConfigurationError(f"--fallback gives {name} the value of {value}, which is not set.")
+        names += [value] if is_ours else []
+        found[name] = own[value] if is_ours else os.path.expanduser(value)
+        provider = provider[match.end() :]
+    try:
+        kind_of(provider)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"--fallback is {text!r}: a provider is expected, with NAME=value before it where it needs variables.",
+            hint="For example: --fallback codex, or --fallback 'HOME=~/second claude'.",
+        ) from error
+    return provider, found, names
+
+
+def check_program(provider: str, environment: Mapping[str, str], option: str = "--provider") -> None:
     """Raises ConfigurationError if the CLI's program is not there."""
     program = program_of(provider)
     if shutil.which(program, path=environment.get("PATH")) is None:
         raise ConfigurationError(
-            f"The program '{program}' of --provider {provider.partition(':')[0]} is not installed, or cannot be run.",
+            f"The program '{program}' of {option} {provider.partition(':')[0]} is not installed, or cannot be run.",
             hint="Check that your shell finds it: `command -v` with its name. `swarm run` searches the same PATH.",
         )
 

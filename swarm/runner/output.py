@@ -81,7 +81,8 @@ class RunOutput:
         self._status = ""
         self._log = RunLog()
         self._log_at = 0.0
-        self._usage: dict[str, Any] = {}  # the last report of the CLI
+        self._usage: dict[str, Any] = {}  # of the run so far
+        self.used_before: dict[str, Any] = {}  # of that, what an earlier CLI of this run has used
         self._has_new_usage = False
         self._calls = 0
         self._dirty = asyncio.Event()
@@ -107,9 +108,10 @@ class RunOutput:
                 _log.info("The coordinator keeps no log.", action="runner_no_log", error=error.message)
 
     def text(self, text: str) -> None:
-        """Adds text to the answer, or to its rest if it is too long."""
-        self._secrets, safe = self._secrets.feed(text)
-        self._add(safe)
+        """Adds text to the answer, or to its rest if it is too long. What nobody will see costs nothing."""
+        if len(self.rest) < MAX_FILE_CHARACTERS:
+            self._secrets, safe = self._secrets.feed(text)
+            self._add(safe)
 
     def end_of_text(self) -> None:
         """Ends a turn's text, so that nothing of it is held back."""
@@ -136,11 +138,16 @@ class RunOutput:
         self._write(self._log.write, text)
 
     def usage(self, usage: UsageReported) -> None:
-        """Reports the usage of the run so far."""
-        given = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "cost_dollars", "model")}
-        self._usage |= {name: value for name, value in given.items() if value is not None}
+        """Reports the usage of the CLI's session in this run so far."""
+        given = {name: getattr(usage, name) for name in ("input_tokens", "output_tokens", "cost_dollars")}
+        counted = {name: value + self.used_before.get(name, 0) for name, value in given.items() if value is not None}
+        self._usage |= counted | ({"model": usage.model} if usage.model else {})
         self._has_new_usage = True
         self._dirty.set()
+
+    def begin_session(self) -> None:
+        """Goes on with another CLI, whose usage adds to that of the earlier one."""
+        self.used_before = dict(self._usage)
 
     async def pump(self) -> None:
         """Sends batches until it is cancelled."""

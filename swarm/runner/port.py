@@ -65,6 +65,7 @@ class PermissionAsked:
     diffs: tuple[FileDiff, ...] = ()  # what the call does to files
     locations: tuple[str, ...] = ()  # the files that it is about, as "path" or "path:line"
     can_grant: bool = False  # the CLI offers to allow the tool from now on
+    is_whole: bool = True  # False: the call is too long to be kept, so people cannot be asked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +114,8 @@ class TurnEnded:
     text: str = ""  # the final text, if the CLI gives it; may repeat the text of the events
     reason: str = ""  # for people: why it failed
     refused_tools: tuple[str, ...] = ()  # tools that were refused during the turn
-    resets_at: float | None = None  # seconds since 1970: when the account's limit ends that the turn has reached
+    is_limited: bool = False  # the account's limit is reached
+    resets_at: float | None = None  # seconds since 1970: when that limit ends, if it is known
 
 
 CliEvent = TextAdded | StepShown | PermissionAsked | QuestionAsked | UsageReported | LogLine | TurnEnded

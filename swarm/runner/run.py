@@ -14,11 +14,12 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -40,11 +41,16 @@ from swarm.runner.output import (
 )
 from swarm.runner.port import StartFailed, StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
-from swarm.runner.settings import kind_of
+from swarm.runner.settings import kind_of, program_of
 from swarm.runner.setup import SetupFailed, set_up
 from swarm.runner.workdirs import GitFailed, Workdir
 
 _GO_ON: Final = "People have approved more budget. Continue where you stopped."
+_TAKEN_OVER: Final = (
+    "Another account has begun this work, and its limit is reached. What it has changed is in the work directory, and "
+    "what it has said in the thread. Go on from there, and do nothing twice.\n\n"
+)
+_REST_SECONDS: Final = 3600.0  # for an account whose limit ends at an unknown time, if another one takes over
 _WORKER_TASK: Final = "task_assigned"
 _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
@@ -71,17 +77,18 @@ class _OverBudget(Exception):
 class Run:
     """One run. `execute` is called once; `notice` and `stop` at any time."""
 
-    def __init__(self, trigger: Trigger, context: RunContext) -> None:
+    def __init__(self, trigger: Trigger, contexts: Sequence[RunContext]) -> None:
+        """``contexts`` are those of the runner's accounts."""
         self.token: str = trigger["lease"]["token"]
         self.has_lease = True
         self.has_failed = False  # the CLI failed, not its work
-        self.parked_until = 0.0  # seconds since 1970: the account's limit is reached until then
         self.key = thread_key(trigger)
         self.task_id: str | None = (trigger.get("task") or {}).get("id") if trigger["kind"] == _WORKER_TASK else None
         self.inbox_message_ids = [message["id"] for message in trigger["inbox_messages"]]
         self._trigger = trigger
-        self._context = context
-        self._settings, self._coordinator = context.settings, context.coordinator
+        self._contexts, self._has_passed_on = contexts, False
+        self._coordinator = contexts[0].coordinator
+        self._use(contexts[contexts[0].accounts.first.account])
         about = self._about() if trigger.get("thread") else {}
         self._output = RunOutput(
             self._coordinator,
@@ -132,6 +139,9 @@ class Run:
         elif kind != "human_input":  # this run waits for its own requests itself
             self.pending.append(trigger)
 
+    def _use(self, context: RunContext) -> None:
+        self._context, self._settings = context, context.settings
+
     def stop(self, why: Stop) -> None:
         """Stops the run; the first reason counts."""
         if self._stop is None and self._task and not self._task.done():
@@ -148,17 +158,14 @@ class Run:
             await self._within_budget()
             self._output.status(f"starting {kind_of(self._settings.provider)}")
             workdir = await self._context.workdirs.of(self.key, self._subject())
-            kept = _kept(workdir)
+            kept = self._kept(workdir, None)
             if workdir.branch and workdir.base and self.task_id:
                 title = f"branch {workdir.branch}, which begins at {workdir.base[:7]}"
                 title += f" ({self._settings.base})" if self._settings.base else ""
                 self._output.step(StepShown(id=_BRANCH, title=title, state=ToolState.COMPLETE))
             await set_up(self._context, workdir, self._output)
-            talk = self._conversation = Conversation(
-                self._context, self.key, self._trigger["lease"], workdir, self._output, self._asks
-            )
-            async with talk.opened():
-                await self._end(talk, await self._converse(talk), workdir)
+            while await self._is_passed_on(workdir):
+                self._output.begin_session()
         except (StartFailed, GitFailed, SetupFailed, OSError) as error:
             self.has_failed = True
             await self._not_done(_clause(error))
@@ -169,12 +176,34 @@ class Run:
             await asyncio.wait({pump})
             await self._background.end()
 
+    async def _is_passed_on(self, workdir: Workdir) -> bool:
+        """Has the conversation with the CLI. Returns False if that has ended the run, or True if the account's limit is
+        reached, and another one goes on with the work."""
+        key = self._context.session_key(self.key)
+        talk = self._conversation = Conversation(
+            self._context, key, self._trigger["lease"], workdir, self._output, self._asks
+        )
+        begins_at = len(self._output.shown)
+        async with talk.opened():
+            ended = await self._converse(talk)
+            context = self._context
+            if not (ended.is_limited and self._has_next(ended.resets_at)) or await self._is_settled():
+                await self._end(talk, ended, workdir, begins_at)
+                return False
+        program, old = (Path(program_of(one.settings.provider)).name for one in (self._context, context))
+        who = f"Another account of {program}" if program == old else program
+        self._output.end_of_text()
+        self._output.note(
+            f"The account of {self._settings.name} has reached its limit. {who} goes on with the work.\n\n"
+        )
+        return True
+
     async def _converse(self, talk: Conversation) -> TurnEnded:
         """Has the turns of this run: the trigger's, and one for each notice meanwhile. Returns the last of the work.
 
         A turn that was cut off by a budget is continued when people approve more. Raises _OverBudget if they do not.
         """
-        ended = await talk.turn(self._trigger["prompt"])
+        ended = await talk.turn((_TAKEN_OVER if self._has_passed_on else "") + self._trigger["prompt"])
         while True:
             is_cut_off = self._cutting_off is not None and ended.outcome is TurnOutcome.CANCELLED
             if is_cut_off and await self._is_settled():
@@ -185,7 +214,9 @@ class Run:
             elif self.pending and ended.outcome is TurnOutcome.DONE:
                 await self._within_budget()
                 self._output.text(missing_text(self._output.shown, ended.text))
-                ended = await self._follow(talk, self.pending.popleft(), ended)
+                ended = await self._follow(talk, notice := self.pending.popleft(), ended)
+                if ended.is_limited:  # for the account that goes on
+                    self.pending.appendleft(notice)
             else:
                 return ended
 
@@ -218,26 +249,28 @@ class Run:
             if refused := await self._asks.budget(run_id, first):
                 raise _OverBudget(f"{_stopped_by(first)}, and {refused}")
 
-    async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir) -> None:
-        """Settles the work by what the last turn means."""
+    async def _end(self, talk: Conversation, ended: TurnEnded, workdir: Workdir, begins_at: int) -> None:
+        """Settles the work by what the last turn means. ``begins_at`` is where its CLI has begun to write."""
         self._output.end_of_text()
         await self._hand_in_rest()
         await self._output.flush(is_last=True)
-        shown = self._output.shown[len(talk.preface) :]
+        shown = self._output.shown[begins_at + len(talk.preface) :]
         ended = replace(ended, refused_tools=tuple(sorted(talk.refused_tools)))
-        match ending_of(ended, shown=shown, is_settled=await self._is_settled(), replies=self._replies):
+        settled = await self._is_settled()
+        match ending_of(ended, shown=shown, is_settled=settled, replies=self._replies, not_asked=self._asks.not_asked):
             case Over():
                 await self._settle_lease("done")
             case Answered(rest=rest, result=result):
                 changed = await self._changes(workdir)
                 await self._done(rest + changed, result + changed)
             case NotDone() if ended.resets_at:
-                await self._park(ended.resets_at)
+                await self._wait()
             case NotDone(reason=reason, rest=rest):
                 self.has_failed = ended.outcome is TurnOutcome.FAILED
-                with suppress(GitFailed):  # the reason counts; the folder is kept in any case
-                    await self._context.workdirs.publish(workdir)
-                await self._not_done(reason + _kept(workdir), rest)
+                published = None
+                with suppress(GitFailed, OSError):  # the reason counts; the folder is kept in any case
+                    published = await self._context.workdirs.publish(workdir)
+                await self._not_done(reason + self._kept(workdir, published), rest)
 
     async def _done(self, text: str, result: str) -> None:
         if self._output.is_streamed:
@@ -251,19 +284,30 @@ class Run:
             await self._tool("task-complete", task_id=self.task_id, result=result)
         await self._settle_lease("done")
 
-    async def _park(self, until: float) -> None:
-        """Gives the work back until the account's limit ends, which counts as no attempt, and says so."""
-        self.parked_until, self.has_lease = until, False
-        _log.warning("The account's limit is reached.", action="runner_parked", until=until)
-        then = datetime.fromtimestamp(until).astimezone()
-        day = "" if until < time.time() + _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
+    def _has_next(self, resets_at: float | None) -> bool:
+        """Notes that the account's limit is reached. Returns whether there is another, which is then used."""
+        accounts, own = self._context.accounts, self._settings.account
+        if has_other := accounts.has_other(own):
+            resets_at = resets_at or time.time() + _REST_SECONDS
+        if resets_at:
+            accounts.park(own, resets_at)
+            _log.warning("The account's limit is reached.", action="runner_parked", account=own, until=resets_at)
+        if has_other:
+            self._use(self._contexts[accounts.first.account])
+            self._has_passed_on = True
+        return has_other
+
+    async def _wait(self) -> None:
+        """Gives the work back until the first limit ends, which counts as no attempt, and says so."""
+        self.has_lease, seconds = False, self._context.accounts.left_seconds
+        then = datetime.fromtimestamp(time.time() + seconds).astimezone()
+        day = "" if seconds < _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
         words = f"The account of {self._settings.name} has reached its limit."
         self._output.note(f"{words} The work waits, and goes on by itself{day} at {then:%H:%M} ({then:%Z}).")
         await self._output.flush(is_last=True)
         await self._output.end_reports()
         with suppress(Refused):  # it has ended already
-            seconds = min(max(until - time.time(), 0), _DAY_SECONDS)
-            await repeated(lambda: self._coordinator.release([self.token], seconds))
+            await repeated(lambda: self._coordinator.release([self.token], min(seconds, _DAY_SECONDS)))
 
     async def _not_done(self, reason: str, rest: str = "") -> None:
         """Tells people why there is no answer, or no complete one."""
@@ -293,13 +337,13 @@ class Run:
         message = f"Work of {self._settings.name} on {self._subject()}"
         try:
             changes = await self._context.workdirs.changes(workdir, message)
-        except GitFailed as error:
-            return f"\n\nThe branch could not be read: {error.message}"
+        except (GitFailed, OSError) as error:
+            return f"\n\nIts changes are kept, but are not in a branch yet: {_clause(error)}."
         if changes is None or not changes.summary:
             return ""
         line = f"\n\nBranch `{changes.branch}`: {changes.summary}."
         told = hashlib.sha256(f"{line}{changes.diff}".encode(errors="replace")).hexdigest()
-        kept = self._context.sessions.get(self.key, self._settings.provider)
+        kept = self._context.sessions.get(self._context.session_key(self.key), self._settings.provider)
         if kept and kept.told == told:  # nothing is new since the last answer
             return ""
         if self._settings.show_diff and self._output.is_streamed:
@@ -308,7 +352,7 @@ class Run:
                 text = without_secrets(changes.diff[:MAX_FILE_CHARACTERS])
                 await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
         if kept:
-            self._context.sessions.keep(self.key, replace(kept, told=told))
+            self._context.sessions.keep(self._context.session_key(self.key), replace(kept, told=told))
         return line
 
     async def _is_settled(self, inbox_message_id: str | None = None) -> bool:
@@ -357,6 +401,16 @@ class Run:
             reason = _stopped_by(exceeded[0])
             self._cutting_off = self._background.start(self._conversation.cut_off(reason), "runner budget")
 
+    def _kept(self, workdir: Workdir, published: str | None) -> str:
+        """Returns where the work of a run that is not done is kept, to be appended to the reason. What the sandbox's
+        clone has not committed is in no branch of the repository."""
+        if not workdir.branch:
+            return ""
+        if not self._settings.sandbox:
+            return f"; its work is kept in branch {workdir.branch}"
+        committed = f"what it has committed in branch {published}, and the rest" if published else "it"
+        return f"; its work is kept: {committed} for the next run in this thread"
+
     def _about(self) -> dict[str, str]:
         if self.task_id:
             return {"task_id": self.task_id}
@@ -370,11 +424,6 @@ class Run:
         return f"{thread['channel_name']} {thread['thread_ts']}" if thread else self.key
 
 
-def _kept(workdir: Workdir) -> str:
-    """Returns where the work of a run that is not done is kept, to be appended to the reason."""
-    return f"; its work is kept in branch {workdir.branch}" if workdir.branch else ""
-
-
 def _stopped_by(exceeded: Mapping[str, Any]) -> str:
     """Returns a budget that is used up as a clause for people."""
     text = str(exceeded.get("text") or f"The budget of the {exceeded['scope']} is used up").rstrip(".")
@@ -383,5 +432,7 @@ def _stopped_by(exceeded: Mapping[str, Any]) -> str:
 
 def _clause(error: Exception) -> str:
     """Returns an error as a clause for people."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"the runner cannot use {error.filename}: {error.strerror}"
     text = error.message if isinstance(error, SwarmError) else f"{getattr(error, 'strerror', None) or error}"
     return text.rstrip(".")

@@ -17,6 +17,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from swarm.runner.run import Run, Stop
 from swarm.runner.sandbox import Sandbox
 from swarm.runner.sessions import Sessions, thread_key
 from swarm.runner.settings import RunnerSettings
-from swarm.runner.watch import Breaker
+from swarm.runner.watch import Accounts, Breaker
 from swarm.runner.workdirs import Workdirs
 
 _MOST_RENEW_SECONDS: Final = 20.0
@@ -54,7 +55,8 @@ _log = structlog.get_logger(__name__)
 class Runner:
     """Serves one agent until it is stopped."""
 
-    def __init__(self, settings: RunnerSettings, coordinator: CoordinatorConnection, door: CliDoor) -> None:
+    def __init__(self, settings: RunnerSettings, coordinator: CoordinatorConnection, *doors: CliDoor) -> None:
+        """``doors`` are those of the settings' providers: the first one's, and those of its fallbacks."""
         self._settings = settings
         self._coordinator = coordinator
         sandbox = Sandbox(settings) if settings.sandbox else None
@@ -68,17 +70,23 @@ class Runner:
             trusted=settings.trust_repository,
             base=settings.base,
         )
+        self._accounts = Accounts(settings)
         self._context = RunContext(
             settings=settings,
+            accounts=self._accounts,
             coordinator=coordinator,
-            door=door,
+            door=doors[0],
             sessions=Sessions(settings.home),
             workdirs=workdirs,
             sandbox=sandbox,
         )
+        others = [
+            replace(self._context, settings=one, door=door, sandbox=Sandbox(one) if one.sandbox else None)
+            for one, door in zip(settings.fallbacks, doors[1:], strict=True)
+        ]
+        self._contexts = (self._context, *others)  # by account
         self._ready: Callable[[], object] = lambda: None
         self._breaker = Breaker(settings.pause_seconds)
-        self._parked_until = 0.0  # seconds since 1970: the account's limit is reached until then
         self._runs: dict[str, Run] = {}  # by lease token
         self._tasks = BackgroundTasks()
         self._is_free = asyncio.Event()
@@ -147,7 +155,7 @@ class Runner:
         """Waits until work may be taken. Returns how much."""
         while True:
             self._is_free.clear()
-            while (left := self._parked_until - time.time()) > 0:
+            while left := self._accounts.left_seconds:
                 with suppress(Refused, Unreachable):
                     await self._renewed(await self._coordinator.renew([], left))  # so it stays online
                 await asyncio.sleep(min(left, _MOST_RENEW_SECONDS))
@@ -160,7 +168,7 @@ class Runner:
 
     async def _dispatch(self, trigger: Trigger) -> None:
         kind = trigger["kind"]
-        if kind in _WORK and (left := self._parked_until - time.time()) > 0:  # by a poll of before
+        if kind in _WORK and (left := self._accounts.left_seconds):  # by a poll of before
             await self._coordinator.release([trigger["lease"]["token"]], min(left, 86_400))
         elif kind in _WORK:
             self._start(trigger)
@@ -174,7 +182,7 @@ class Runner:
             self._start(trigger)
 
     def _start(self, trigger: Trigger) -> None:
-        run = Run(trigger, self._context)
+        run = Run(trigger, self._contexts)
         if not self._runs:
             self._renewed_at = boottime()
         self._runs[run.token] = run
@@ -185,7 +193,6 @@ class Runner:
     def _ended(self, run: Run) -> None:
         del self._runs[run.token]
         self._breaker.record(failed=run.has_failed)
-        self._parked_until = max(self._parked_until, run.parked_until)
         self._is_free.set()
 
     def _run_of(self, trigger: Trigger) -> Run | None:

@@ -71,7 +71,7 @@ class Sandbox:
 
     def __init__(self, settings: RunnerSettings) -> None:
         self._home = settings.home
-        self._state = settings.home / "cli"
+        self._state = settings.home / (f"cli-{settings.account}" if settings.account else "cli")
         self._folders = [self._state / folder for folder in _FOLDERS]
         own = Path(settings.environment.get("HOME", "/nonexistent"))
         roots = (own, own.resolve(), settings.home, *settings.private)
@@ -114,7 +114,7 @@ class Sandbox:
     def _check(self, settings: RunnerSettings) -> None:
         if named := [name for name in STATE if name != "HOME" and name in settings.environment]:
             raise ConfigurationError(
-                f"--env {named[0]} cannot be used with --sandbox, where the CLI has a state folder of its own.",
+                f"{named[0]} cannot be set with --sandbox, where the CLI has a state folder of its own.",
                 hint=f"Put settings of the CLI into {self._state}, or leave --sandbox out.",
             )
         for option, folder in (("--workdir", settings.workdir), *(("--readable", one) for one in settings.readable)):

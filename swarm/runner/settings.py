@@ -63,6 +63,8 @@ class RunnerSettings:
     setup: str = ""  # a shell command that runs in each new worktree
     setup_seconds: float = 3600.0  # how long it may take
     show_diff: bool = False
+    account: int = 0  # 0: the one to use; others take over when its limit is reached, in this order
+    fallbacks: tuple[RunnerSettings, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the CLI, complete
     sandbox: bool = False
     readable: tuple[Path, ...] = ()  # what the CLI sees in the sandbox besides its work

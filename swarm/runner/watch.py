@@ -1,14 +1,17 @@
-"""Watching over runs: silence, which people are told about, and repeated failures, after which the runner pauses."""
+"""Watching over runs: silence, which people are told about, repeated failures, after which the runner pauses, and the
+limits of accounts, after which another account is used."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from swarm.runner.port import StepShown, ToolState
+from swarm.runner.settings import RunnerSettings
 
 FAILURES: Final = 3
 """So many failures in a row let the runner pause."""
@@ -98,6 +101,33 @@ class Breaker:
     def is_trying(self) -> bool:
         """Whether the next run tests if the failures are over."""
         return self._failures >= FAILURES
+
+
+class Accounts:
+    """The accounts of a runner, in the order in which they are used, and until when their limits are reached."""
+
+    def __init__(self, settings: RunnerSettings) -> None:
+        self._settings = (settings, *settings.fallbacks)
+        self._until = [0.0] * len(self._settings)  # seconds since 1970
+
+    @property
+    def first(self) -> RunnerSettings:
+        """The first account whose limit is not reached; otherwise the one whose limit ends first."""
+        now = time.time()
+        return min(self._settings, key=lambda one: max(self._until[one.account], now))
+
+    @property
+    def left_seconds(self) -> float:
+        """The time until an account may be used; 0: now."""
+        return max(0.0, min(self._until) - time.time())
+
+    def has_other(self, account: int) -> bool:
+        """Whether another account may be used now."""
+        return any(until <= time.time() for at, until in enumerate(self._until) if at != account)
+
+    def park(self, account: int, until: float) -> None:
+        """Notes that the limit of an account is reached."""
+        self._until[account] = max(self._until[account], until)
 
 
 def _time(seconds: float) -> str:

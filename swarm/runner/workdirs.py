@@ -28,6 +28,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
+from subprocess import PIPE
 from typing import IO, Final
 
 import structlog
@@ -119,6 +120,7 @@ class Workdirs:
         self._name = name
         self._repo, self._shared = repo, shared
         self._environment = dict(environment) | {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+        self._is_tidy = False
         self._preparing = asyncio.Lock()  # git locks the repository while it adds a worktree
 
     async def of(self, key: str, subject: str) -> Workdir:
@@ -134,9 +136,10 @@ class Workdirs:
             path, branch = self._folder / _slug(key), f"swarm/{_slug(subject, key)}"
             return await (self._clone(path, branch) if self._sandbox else self._worktree(path, branch))
 
-    def wrap(self, workdir: Workdir) -> tuple[str, ...]:
-        """Returns the command of the sandbox around a folder; empty without one."""
-        return self._sandbox.wrap([workdir.path], workdir.shown) if self._sandbox else ()
+    def wrap(self, workdir: Workdir, sandbox: Sandbox | None = None) -> tuple[str, ...]:
+        """Returns the command of the sandbox, by default that of git, around a folder; empty without one."""
+        sandbox = sandbox or self._sandbox
+        return sandbox.wrap([workdir.path], workdir.shown) if sandbox else ()
 
     async def changes(self, workdir: Workdir, message: str) -> Changes | None:
         """Commits what is left and returns what the branch has changed; None without a worktree. Raises GitFailed."""
@@ -216,15 +219,16 @@ class Workdirs:
         """Writes the commits since the base into a file. Nothing of the clone is read outside of the sandbox."""
         argv = [*self.wrap(workdir), "git", *_SAFE, "bundle", "create", "--quiet", "-", "HEAD", f"^{workdir.base}"]
         environment = self._of(workdir)
-        child = await Child.start(argv, cwd=workdir.path, env=environment, stdout=file, grace_seconds=1.0)
+        child = await Child.start(argv, cwd=workdir.path, env=environment, stdout=file, stderr=PIPE, grace_seconds=1.0)
         try:
             async with asyncio.timeout(_GIT_SECONDS):
+                words = (await child.stderr.read()).decode(errors="replace")
                 await child.ended.wait()
         finally:
             await to_the_end(child.kill())
             child.close()
         if child.code != 0:
-            raise GitFailed("git bundle failed: the commits cannot be read.")
+            raise GitFailed(f"git bundle failed: {_reason(words)}")
 
     async def _add(self, workdir: Workdir) -> None:
         """Stages everything; of a submodule its commit only, because git would ask the submodule's own repository."""
@@ -269,18 +273,33 @@ class Workdirs:
         """Returns the clone of a thread, in the sandbox. It reads the objects of the repository where these are."""
         repository = await self._repository()
         common, base = await self._common_dir(repository), await self._base(repository)
-        workdir = self._found(path, common)
-        if not (path / ".git" / "HEAD").exists():
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 -- a moment
-            self._note(path).unlink(missing_ok=True)
-            whole = replace(workdir, git={}, shown=(common, *workdir.shown))
+        workdir, git, has_files = self._found(path, common), path / ".git", _has_files(path)
+        if is_new := not ((git / "HEAD").exists() and (git / "objects" / "info" / "alternates").exists()):
+            if not has_files:
+                self._note(path).unlink(missing_ok=True)
+            new = path.with_name(f"{path.name}.new")  # a crash leaves nothing unfinished in the thread's folder
+            await asyncio.to_thread(_made_anew, new)
+            whole = replace(workdir, path=new, git={}, shown=(common, *workdir.shown))
             clone = ("clone", "--quiet", "--shared", "--no-checkout", "--", str(common), ".")
-            await self._git(path, *clone, within=whole, protocols="file")
-        if not (path / ".git" / "index").exists():  # also after a crash, or all would count as deleted
-            there = await self._git(repository, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
-            await self._git(path, "checkout", "--quiet", "--force", "-B", branch, there.strip() or base, within=workdir)
+            await self._git(new, *clone, within=whole, protocols="file")
+            await asyncio.to_thread(_put_git, new, path)
+        await asyncio.to_thread(_unlock, git)
+        if not (git / "index").exists():  # or all would count as deleted
+            await self._begin_at(branch, base, repository, workdir, keeps_files=is_new and has_files)
         os.utime(path)  # it is in use, so it is not removed as an old one
         return replace(workdir, branch=branch, base=await self._common(workdir, base))
+
+    async def _begin_at(self, branch: str, base: str, repository: Path, workdir: Workdir, *, keeps_files: bool) -> None:
+        """Checks the branch out in a clone without an index: the clone's own branch, or the repository's, or a new
+        one. Files of earlier work are kept, but not those of a checkout that a crash has ended."""
+        find, ref = ("for-each-ref", "--format=%(objectname)"), f"refs/heads/{branch}"
+        commit = (await self._git(repository, *find, ref)).strip() or base
+        if keeps_files:
+            await self._git(workdir.path, "update-ref", ref, commit, within=workdir)
+            await self._git(workdir.path, "symbolic-ref", "HEAD", ref, within=workdir)
+        how = ("checkout", "--quiet", "--force", "-B", branch, commit)
+        has_own = await self._git(workdir.path, *find, ref, within=workdir)
+        await self._git(workdir.path, *(("reset", "--quiet") if has_own else how), within=workdir)
 
     def _found(self, path: Path, common: Path) -> Workdir:
         """Returns a folder with the variables that say where its repository is, whatever its `.git` says."""
@@ -318,8 +337,8 @@ class Workdirs:
         entry = _entry(path, common)
         if entry and not _is_unfinished(entry, path):  # of earlier work in this thread
             (path / ".git").write_text(f"gitdir: {entry}\n")
-            for lock in ("index.lock", "HEAD.lock"):  # of a git that was killed: nobody else works here
-                (entry / lock).unlink(missing_ok=True)
+            _unlock(entry)
+            (common / "refs" / "heads" / f"{branch}.lock").unlink(missing_ok=True)
             os.utime(path)  # it is in use, so it is not removed as an old one
         else:
             await self._make(repository, path, branch, is_unfinished=entry is not None)
@@ -333,7 +352,8 @@ class Workdirs:
         self._note(path).unlink(missing_ok=True)
         await asyncio.to_thread(_put_aside, path, aside, is_unfinished=is_unfinished)
         await self._git(repository, "worktree", "prune")
-        await self._git(repository, "worktree", "add", "--quiet", *await self._new(repository, path, branch))
+        how = ("--quiet", "--force", "--force")  # twice: also if the missing worktree is locked
+        await self._git(repository, "worktree", "add", *how, *await self._new(repository, path, branch))
         await asyncio.to_thread(_restore, aside, path)
 
     async def _new(self, repository: Path, path: Path, branch: str) -> tuple[str, ...]:
@@ -345,7 +365,7 @@ class Workdirs:
         if not there:
             return "-b", branch, str(path), await self._base(repository)
         if there.strip() in ("at", f"at {path}"):
-            return "--force", "--force", str(path), branch  # twice: also if the missing worktree is locked
+            return str(path), branch
         return "-b", f"{branch}-{token_hex(2)}", str(path), branch
 
     async def _branch(self, workdir: Workdir, name: str) -> str:
@@ -371,6 +391,11 @@ class Workdirs:
         if (local := _local(self._repo)) is not None:
             return local
         clone = self._repos / hashlib.sha256(self._repo.encode()).hexdigest()[:16]
+        if not self._is_tidy:  # nobody works yet, so what is locked or unfinished is so by a crash
+            _unlock(clone / ".git")
+            for one in self._repos.glob("*.new-*"):
+                shutil.rmtree(one, ignore_errors=True)
+            self._is_tidy = True
         if clone.exists():
             await self._check_settings(clone, is_clone=True)
             await self._git(clone, "fetch", "--quiet", "--prune", "origin", protocols=None)
@@ -413,6 +438,13 @@ class Workdirs:
         own = self._sandbox.environment if self._sandbox and within else {}
         return self._environment | own | dict(within.git if within else {})
 
+    def _missing(self, error: OSError, cwd: Path) -> str:
+        if not cwd.exists():
+            return "its folder is gone"
+        if shutil.which("git", path=self._environment.get("PATH")) is None:
+            return "it is not installed on the runner's machine, or not in its PATH"
+        return error.strerror or str(error)
+
     async def names(self, cwd: Path, *arguments: str, within: Workdir | None = None) -> list[str]:
         """Runs git for a list of files, in the sandbox if ``within`` is a thread's folder. Raises GitFailed."""
         return (await self._git(cwd, *arguments, "-z", within=within, whole=True)).split("\0")[:-1]
@@ -430,7 +462,7 @@ class Workdirs:
                 most_bytes=_MOST_NAME_BYTES if whole else _MOST_BYTES, errors_apart=True,
             )  # fmt: skip
         except OSError as error:
-            raise GitFailed(f"git cannot be started: {error.strerror or error}.") from error
+            raise GitFailed(f"git cannot be started: {self._missing(error, cwd)}.") from error
         if ran.cut and whole:
             raise GitFailed(f"git {arguments[0]} failed: it names too many files.")
         if ran.code != 0:
@@ -467,7 +499,37 @@ def _entry(path: Path, common: Path) -> Path | None:
 def _is_unfinished(entry: Path, path: Path) -> bool:
     """Whether a worktree is missing, or git was killed while it made it."""
     lock = entry / "locked"
-    return not path.exists() or (lock.exists() and lock.read_text(errors="replace").strip() == "initializing")
+    return (
+        not path.exists()
+        or not any(path.iterdir())
+        or (lock.exists() and lock.read_text(errors="replace").strip() == "initializing")
+    )
+
+
+def _has_files(path: Path) -> bool:
+    return path.exists() and any(one.name != ".git" for one in path.iterdir())
+
+
+def _unlock(git: Path) -> None:
+    """Removes the locks of a git that was killed, where nobody else works."""
+    for folder, _, names in os.walk(git) if not git.is_symlink() else ():
+        for name in names:
+            if name.endswith(".lock"):
+                Path(folder, name).unlink(missing_ok=True)
+
+
+def _made_anew(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True, mode=0o700)
+
+
+def _put_git(new: Path, path: Path) -> None:
+    """Puts the repository of a new clone into a folder, in place of a broken one."""
+    path.mkdir(exist_ok=True, mode=0o700)
+    with suppress(FileNotFoundError):
+        (path / ".git").rename(new / "broken")
+    (new / ".git").rename(path / ".git")
+    shutil.rmtree(new)
 
 
 def _put_aside(path: Path, aside: Path, *, is_unfinished: bool) -> None:

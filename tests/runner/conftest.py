@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,8 @@ class Office:
     _at_once: asyncio.Event = field(init=False)
     _serving: asyncio.Task[None] = field(init=False)
 
-    async def start(self, provider: str, door: CliDoor | None = None, **given: Any) -> None:
-        """Runs the worker's runner in this process until the end of the test."""
+    async def start(self, provider: str, door: CliDoor | None = None, others: Any = None, **given: Any) -> None:
+        """Runs the worker's runner until the end of the test; ``others`` are the doors that take over at a limit."""
         self.settings = RunnerSettings(
             name=self.name,
             provider=provider,
@@ -77,10 +77,12 @@ class Office:
             environment=cli_environment(self.environment, self.environment),
             **given,
         )
+        fallbacks = [replace(self.settings, provider=one, account=at) for at, one in enumerate(others or {}, 1)]
+        self.settings = replace(self.settings, fallbacks=tuple(fallbacks))
         self.settings.home.mkdir(exist_ok=True)
         connection = CoordinatorConnection(self.stage.base, self.token, new_id())
         coordinator = await self.stack.enter_async_context(connection)
-        self.runner = Runner(self.settings, coordinator, door or door_of(provider))
+        self.runner = Runner(self.settings, coordinator, door or door_of(provider), *(others or {}).values())
         self._stopping, self._at_once = asyncio.Event(), asyncio.Event()
         self._serving = asyncio.create_task(self.runner.serve(self._stopping, self._at_once))
         self.stack.push_async_callback(self.stop, at_once=True)

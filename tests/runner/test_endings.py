@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from swarm.runner.endings import (
     failed_of,
     is_no_answer,
 )
-from swarm.runner.environment import check_trust, cli_environment, unbound
+from swarm.runner.environment import check_trust, cli_environment, fallback, unbound
 from swarm.runner.home import Keys, RunnerHome
 from swarm.runner.port import StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import KeptSession, Sessions
@@ -190,6 +191,46 @@ def test_a_cli_gets_the_usual_variables_and_the_named_ones() -> None:
     assert cli_environment(own, ["KEY"]) == {"HOME": "/home/ann", "PATH": "/bin", "KEY": "k"}
     with pytest.raises(ConfigurationError, match="NOPE"):
         cli_environment(own, ["NOPE"])
+
+
+@pytest.mark.req("RUN-08")
+def test_who_takes_over_at_a_limit_gets_variables_of_its_own() -> None:
+    own = {"HOME": os.environ["HOME"], "KEY": "k-2"}
+    assert fallback(" codex ", own) == ("codex", {}, [])
+    found = fallback("HOME=~/second API_URL=https://x.example/a API_KEY=$KEY command:./a.sh A=b", own)
+    given = {"HOME": f"{os.environ['HOME']}/second", "API_URL": "https://x.example/a", "API_KEY": "k-2"}
+    assert found == ("command:./a.sh A=b", given, ["KEY"])
+    for wrong, words in {
+        "": "a provider is expected",
+        "A=b": "a provider is expected",
+        "A=$NOPE codex": "NOPE",
+    }.items():
+        with pytest.raises(ConfigurationError, match=words):
+            fallback(wrong, own)
+
+
+@pytest.mark.req("RUN-08")
+@every(
+    ("reason", "is_limited"),
+    [
+        ("Credit balance is too low", True),
+        ("You've hit your limit · resets 3pm", True),
+        ("rate limit exceeded", True),
+        ("the context limit exceeded", False),
+        ("the CLI's limit of cost is reached", False),
+        ("Invalid API key · Please run /login", False),
+    ],
+)
+def test_only_a_limit_of_the_account_lets_another_one_take_over(reason: str, *, is_limited: bool) -> None:
+    assert failed_of(reason).is_limited == is_limited
+
+
+@pytest.mark.req("RUN-09")
+def test_tools_that_people_could_not_be_asked_about_are_not_said_to_be_refused_by_them() -> None:
+    turn = TurnEnded(outcome=DONE, text="Could not.", refused_tools=("edit",))
+    ending = ending_of(turn, shown="", is_settled=False, not_asked="the call is too long to be shown")
+    assert isinstance(ending, NotDone)
+    assert ending.reason == "people could not be asked about what it needed (edit): the call is too long to be shown"
 
 
 @pytest.mark.req("SEC-08")

@@ -72,7 +72,7 @@ async def test_a_cli_that_misbehaves(office: Office, habit: str, kind: str, *, s
     fake_door = door(kind, habit, office)
     await office.start(provider, fake_door, sandbox=sandboxed, readable=seen, exit_seconds=1.0, **limits)
     ts, task_id = await office.delegate()
-    await office.ended(task_id, status, within_seconds=60)
+    await office.ended(task_id, status, within_seconds=120)
     await office.says(ts, *_SAID.get((kind, habit), words), within_seconds=120)
     await office.idle()
     await office.gone()

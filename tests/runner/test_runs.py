@@ -10,9 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.runner.doors.command import CommandDoor
-from swarm.runner.port import CliEvent, TextAdded, TurnEnded, TurnOutcome
+from swarm.runner.endings import failed_of
+from swarm.runner.port import CliEvent, TextAdded
 from tests.runner.conftest import Office, fake
-from tests.runner.scripted import ScriptedDoor, ScriptedSession
+from tests.runner.scripted import Script, ScriptedDoor, ScriptedSession
 
 
 @pytest.mark.req("RUN-01", "RUN-04")
@@ -178,7 +179,7 @@ async def test_at_a_limit_of_the_account_the_work_waits_and_goes_on_by_itself(of
         turns.append(session.id)
         if len(turns) == 1:
             yield TextAdded(text="I begin.")
-            yield TurnEnded(outcome=TurnOutcome.FAILED, reason="limit reached", resets_at=time.time() + 6)
+            yield failed_of("limit reached", resets_at=time.time() + 6)
         else:
             yield TextAdded(text="Here it is.")
 
@@ -192,3 +193,69 @@ async def test_at_a_limit_of_the_account_the_work_waits_and_goes_on_by_itself(of
     assert (task["attempts"], turns) == (0, ["session-1", "session-1"])
     seen = await office.says(ts, "Here it is.")
     assert not any("Retry" in one for one in seen)
+
+
+@pytest.mark.req("RUN-08")
+@pytest.mark.parametrize("other", ["codex", "claude"])
+@pytest.mark.parametrize("has_time", [True, False])
+async def test_at_a_limit_another_account_or_cli_goes_on_in_the_same_folder(
+    office: Office, other: str, *, has_time: bool
+) -> None:
+    prompts: list[str] = []
+
+    async def limited(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+        prompts.append(prompt)
+        yield TextAdded(text="I begin.")
+        yield failed_of("limit reached", resets_at=time.time() + 3600 if has_time else None)
+
+    async def whole(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+        prompts.append(prompt)
+        yield TextAdded(text="Here it is.")
+
+    first, second = ScriptedDoor(limited), ScriptedDoor(whole)
+    await office.start("claude", first, {other: second})
+    ts, task_id = await office.delegate()
+    task = await office.ended(task_id, "completed")
+    who = "codex-acp" if other == "codex" else "Another account of claude"
+    seen = await office.says(ts, "I begin.", f"has reached its limit. {who} goes on with the work.", "Here it is.")
+    assert not any("Retry" in one or "goes on by itself" in one for one in seen)
+    assert task["attempts"] == 0
+    assert "I begin" not in task["result"]
+    assert len(prompts) == 2
+    assert prompts[1].startswith("Another account has begun this work")
+    assert first.opened[0].cwd == second.opened[0].cwd
+    assert first.closed == 1
+    assert second.opened[0].resume is None
+    _, follow_up = await office.delegate(thread=ts)  # the other's session goes on while the limit lasts
+    await office.ended(follow_up, "completed")
+    assert (len(first.opened), second.opened[1].resume) == (1, "session-1")
+
+
+@pytest.mark.req("RUN-08")
+async def test_when_every_limit_is_reached_the_work_waits_for_the_first_that_ends(office: Office) -> None:
+    def limited(seconds: float) -> Script:
+        async def script(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+            if len(second.opened) < 2 and not (len(first.opened) > 1 and seconds == 3600):
+                yield failed_of("limit reached", resets_at=time.time() + seconds)
+            else:
+                yield TextAdded(text="Here it is.")
+
+        return script
+
+    first, second = ScriptedDoor(limited(3600)), ScriptedDoor(limited(4))
+    await office.start("claude", first, {"codex": second})
+    ts, task_id = await office.delegate()
+    await office.says(ts, "codex-acp goes on with the work.", "The work waits, and goes on by itself at")
+    await office.ended(task_id, "completed")
+    assert (len(first.opened), len(second.opened)) == (1, 2)
+
+
+@pytest.mark.req("RUN-08")
+async def test_without_a_time_and_another_account_the_limit_is_the_reason(office: Office) -> None:
+    async def limited(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+        yield failed_of("Credit balance is too low")
+
+    await office.start("claude", ScriptedDoor(limited), {"codex": ScriptedDoor(limited)})
+    ts, task_id = await office.delegate()
+    await office.ended(task_id, "dead")
+    await office.says(ts, "codex-acp goes on with the work.", "Credit balance is too low", "Retry")

@@ -213,7 +213,7 @@ async def test_a_deleted_work_directory_comes_back_with_its_branch(tmp_path: Pat
     (workdir.path / "new").write_text("new\n")
     await own.changes(workdir, "The work")
     shutil.rmtree(workdir.path)
-    with pytest.raises(GitFailed, match="git cannot be started: No such file or directory"):
+    with pytest.raises(GitFailed, match="git cannot be started: its folder is gone"):
         await own.changes(workdir, "More")
     assert await own.of("one", "one") == workdir
     assert (workdir.path / "new").read_text() == "new\n"

@@ -129,14 +129,26 @@ class _Messages:
             if message.get("method") == CLIENT_METHODS["session_update"]:
                 await self._updated(object_of(message.get("params")))
             elif message.get("type") == TOO_LONG:
-                if asked := re.search(r'"id":(\d+|"[^"]*"),"method"', str(message["head"])):
-                    error = {"code": -32600, "message": "The request is too long to be shown."}
-                    await self.send({"jsonrpc": "2.0", "id": json.loads(asked[1]), "error": error})
+                if answer := await self._skipped(message, object_of(message.get("members"))):
+                    return answer
             elif _is_message(message):
                 return message
             else:
                 await self._process.log(f"(A message that is not understood: {str(message)[:200]})")
         return None
+
+    async def _skipped(self, message: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Refuses a request that was too long. Returns what counts in place of an answer: it ends the turn, too."""
+        if (id := members.get("id")) is None:
+            return None
+        if "method" in members:
+            error = {"code": -32600, "message": "The request is too long to be shown."}
+            await self.send({"jsonrpc": "2.0", "id": id, "error": error})
+            return None
+        if stop := re.search(r'"stopReason":"(\w+)"', f"{message['head']} {message['tail']}"):
+            return {"jsonrpc": "2.0", "id": id, "result": {"stopReason": stop[1]}}
+        error = {"code": -32603, "message": "what the agent answered is too long to be read"}
+        return {"jsonrpc": "2.0", "id": id, "error": error}
 
     async def close(self) -> None:
         """The session closes the process."""

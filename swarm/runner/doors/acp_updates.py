@@ -19,6 +19,9 @@ _STATES: Final = {
 }
 _LEAST_DOLLARS: Final = 1e-6  # less is an error of rounding
 _MOST_CALLS: Final = 500
+_MOST_CHARACTERS: Final = 1 << 20  # of one call; people decide about far less
+_MOST_KEPT: Final = 16 << 20  # characters of all calls
+_MOST_CUT: Final = 10_000
 _TITLE_CHARACTERS: Final = 500
 _KEPT_CHARACTERS: Final = 1_000  # of a turn's text
 _WARNING: Final = re.compile(r"(?:Config warning|Warning): .+\n\n", re.DOTALL)
@@ -78,6 +81,8 @@ class TurnUpdates:
         self.used = SessionUsage(spent, agent)
         self.text, self.has_worked = "", False
         self._calls: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._sizes: dict[str, int] = {}  # of the calls, in characters
+        self._cut: OrderedDict[str, int | None] = OrderedDict()  # calls of which not everything is kept
         self._is_in_paragraph = False
         self._message_id: object = None
         self._is_codex = "codex" in agent
@@ -117,15 +122,28 @@ class TurnUpdates:
         yield TextAdded(text=text)
 
     def call(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns what is known of a tool call, with this update."""
-        id = text_of(update.get("toolCallId"))
+        """Returns what is known of a tool call, with this update; only its title and state if it is too long."""
+        id = _id_of(update)
         known = self._calls.setdefault(id, {})
         kept = ("title", "kind", "status", "rawInput", "content", "locations", "_meta")
         known.update({name: update[name] for name in kept if update.get(name) is not None})
         self._calls.move_to_end(id)
-        while len(self._calls) > _MOST_CALLS:
-            self._calls.popitem(last=False)
+        self._sizes[id] = _size(known)
+        if self._sizes[id] > _MOST_CHARACTERS:
+            short = {name: text_of(known.get(name))[:_TITLE_CHARACTERS] for name in ("title", "kind", "status")}
+            known.clear()
+            known.update(short)
+            self._cut[id], self._sizes[id] = None, _size(short)
+        while len(self._calls) > _MOST_CALLS or sum(self._sizes.values()) > _MOST_KEPT:
+            oldest, _ = self._calls.popitem(last=False)
+            self._cut[oldest] = self._sizes.pop(oldest, None)
+        while len(self._cut) > _MOST_CUT:
+            self._cut.popitem(last=False)
         return known
+
+    def is_whole(self, update: Mapping[str, Any]) -> bool:
+        """Whether everything is known of a call, so that people can be asked about it."""
+        return _id_of(update) not in self._cut
 
     def total(self, usage: Mapping[str, Any]) -> UsageReported | None:
         """Returns the usage at the end of a turn, since the session was opened; None if the agent tells none."""
@@ -145,7 +163,7 @@ class TurnUpdates:
             yield step
 
     def _step(self, update: Mapping[str, Any]) -> Iterator[CliEvent]:
-        id = text_of(update.get("toolCallId"))
+        id = _id_of(update)
         before = dict(self._calls.get(id, {}))
         call = self.call(update)
         if id and any(before.get(name) != call.get(name) for name in ("title", "status")):
@@ -175,8 +193,23 @@ def permission_of(id: str, params: Mapping[str, Any], updates: TurnUpdates) -> t
         diffs=tuple(_diffs(call.get("content"))),
         locations=tuple(_locations(call.get("locations"))),
         can_grant="allow_always" in options,
+        is_whole=updates.is_whole(object_of(params.get("toolCall"))),
     )
     return asked, options
+
+
+def _id_of(update: Mapping[str, Any]) -> str:
+    return text_of(update.get("toolCallId"))[:_TITLE_CHARACTERS]
+
+
+def _size(value: object) -> int:
+    """Returns how many characters a value has, roughly, and as far as they count."""
+    todo, size = [value], 0
+    while todo and size <= _MOST_CHARACTERS:
+        one = todo.pop()
+        size += len(one) if isinstance(one, str) else 16
+        todo += [*one, *one.values()] if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return size
 
 
 def _arguments(call: Mapping[str, Any], given: object) -> dict[str, Any]:

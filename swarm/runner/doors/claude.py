@@ -202,7 +202,7 @@ class _ClaudeSession:
             case "control_response":
                 self._answered(object_of(message.get("response")))
             case lines.TOO_LONG:
-                await self._skipped(text_of(message.get("head")))
+                await self._skipped(f"{message['head']} {message['tail']}")
             case "result":
                 self._ended(message)
             case "system" if message.get("subtype") == "init":
@@ -211,12 +211,12 @@ class _ClaudeSession:
                 for event in self._messages.events(message):
                     await self._process.put(event)
 
-    async def _skipped(self, head: str) -> None:
+    async def _skipped(self, ends: str) -> None:
         """Goes on after a message that was too long: a result counts without its text, and a request is refused."""
-        asked = re.search(r'"request_id":"([^"]+)"', head)
-        if '"type":"result"' in head:
-            self._ended({"subtype": "success", "is_error": '"is_error":true' in head})
-        elif asked and '"type":"control_request"' in head:
+        asked = re.search(r'"request_id":"([^"]+)"', ends)
+        if '"type":"result"' in ends:
+            self._ended({"subtype": "success", "is_error": '"is_error":true' in ends})
+        elif asked and '"type":"control_request"' in ends:
             error = {"subtype": "error", "request_id": asked[1], "error": "The request is too long to be shown."}
             await self._process.send({"type": "control_response", "response": error})
 

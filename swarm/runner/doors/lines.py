@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from asyncio import IncompleteReadError, LimitOverrunError
 from collections import deque
@@ -30,9 +31,13 @@ from swarm.runner.port import (
 
 MAX_LINE_BYTES: Final = 10 << 20
 TOO_LONG: Final = "swarm_too_long"
-"""The type of the message in place of one that is too long; its ``head`` is how that one begins."""
+"""The type of the message in place of one that is too long: ``head`` and ``tail`` are how that one begins and ends, and
+``members`` what they say of it, such as its id."""
 
-_HEAD_BYTES: Final = 300
+_END_BYTES: Final = 300  # of a line that is too long, at both ends
+_MEMBER: Final = r'\s*"\w+"\s*:\s*(?:"[^"\\]*"|\d+)\s*'
+_FIRST: Final = re.compile(rf"\s*\{{((?:{_MEMBER},)*)")
+_LAST: Final = re.compile(rf"((?:,{_MEMBER})*)\}}\s*\Z")
 _QUEUED_EVENTS: Final = 8  # an event may be as long as a line
 _LOG_CHARACTERS: Final = 2_000
 _LOG_READ_BYTES: Final = 1 << 14
@@ -172,13 +177,13 @@ class LineProcess:
     async def _line(self) -> bytes | None:
         """Returns the next line, which may be the unfinished last one; in place of one that is too long a message that
         has only its beginning. People see that."""
-        head = b""
+        head = tail = b""
         while True:
             try:
                 line = await self._child.stdout.readuntil(b"\n")
             except LimitOverrunError as error:
                 part = await self._child.stdout.readexactly(error.consumed)
-                head = head or part[:_HEAD_BYTES]
+                head, tail = head or part[:_END_BYTES], part[-_END_BYTES:]
                 continue
             except (IncompleteReadError, ConnectionError) as error:
                 line = error.partial if isinstance(error, IncompleteReadError) else b""
@@ -188,7 +193,7 @@ class LineProcess:
             await self.log(f"(A line of more than {MAX_LINE_BYTES >> 20} MB is left out.)")
             words = f"a message of more than {MAX_LINE_BYTES >> 20} MB was left out"
             await self.put(StepShown(id="swarm-too-long", title=words, state=ToolState.ERROR))
-            return json.dumps({"type": TOO_LONG, "head": head.decode(errors="replace").replace('": ', '":')}).encode()
+            return json.dumps(_ends(head, tail + line)).encode()
 
     async def _log_errors(self) -> None:
         with suppress(ConnectionError):
@@ -197,6 +202,13 @@ class LineProcess:
                     if line.strip():
                         self._last_lines.append(line.strip()[:_LAST_CHARACTERS])
                         await self.log(line)
+
+
+def _ends(head: bytes, tail: bytes) -> dict[str, Any]:
+    first, last = (part.decode(errors="replace") for part in (head, tail[-_END_BYTES:]))
+    found = [match[1].strip(", ") for match in (_FIRST.match(first), _LAST.search(last)) if match]
+    members = _object(f"{{{','.join(filter(None, found))}}}".encode()) or {}
+    return {"type": TOO_LONG, "head": first.replace('": ', '":'), "tail": last.replace('": ', '":'), "members": members}
 
 
 def object_of(value: object) -> Mapping[str, Any]:
