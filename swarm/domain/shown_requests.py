@@ -290,14 +290,14 @@ def reading_pages(request: HumanRequest, *, reveals: bool = True) -> list[Readin
 
 def pages_read(request: HumanRequest, draft: Mapping[str, Any]) -> int:
     """Returns how many pages of the request, as it is now, a person has been shown one after the other."""
-    fingerprint, page = draft.get(_READ) or ("", 0)
-    return int(page) if fingerprint == _fingerprint(request) else 0
+    seen, page = draft.get(_READ) or ("", 0)
+    return int(page) if seen == version(request) else 0
 
 
 def with_page_read(request: HumanRequest, draft: Mapping[str, Any], page: int) -> dict[str, Any]:
     """Returns a person's drafts with a page that they are shown now. It counts if they have seen those before it."""
     read = pages_read(request, draft)
-    return {**draft, _READ: [_fingerprint(request), max(read, page) if page <= read + 1 else read]}
+    return {**draft, _READ: [version(request), max(read, page) if page <= read + 1 else read]}
 
 
 def has_read(request: HumanRequest, draft: Mapping[str, Any]) -> bool:
@@ -305,11 +305,11 @@ def has_read(request: HumanRequest, draft: Mapping[str, Any]) -> bool:
     return pages_read(request, draft) >= len(reading_pages(request))
 
 
-def _fingerprint(request: HumanRequest) -> str:
-    """Returns what changes with that which is decided: another person may have changed the arguments meanwhile."""
+def version(request: HumanRequest) -> str:
+    """Returns what changes with that which is shown: another person may have changed the arguments meanwhile."""
     call = waiting_call(request)
-    values = [answer.values for answer in request.answers if answer.values is not None]
-    shown = json.dumps([call.digest if call else "", request.prompt, values], default=str)
+    remark = request.reason if request.is_open else ""
+    shown = json.dumps([call.digest if call else "", request.prompt, request.entered, remark], default=str)
     return hashlib.sha256(shown.encode(errors="surrogatepass")).hexdigest()[:32]
 
 

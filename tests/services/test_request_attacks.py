@@ -151,7 +151,7 @@ async def test_what_was_checked_counts_only_for_the_question_as_it_was(
     assert await asyncio.to_thread(begun.wait, 10)
     await asking.decide(request, D.ANSWER, "U1", values={"part": "code"})
     goes_on.set()
-    with pytest.raises(Conflict, match="in the meantime"):
+    with pytest.raises(Conflict, match="has changed since"):
         await second
     assert (await asking.now(request)).is_open
 

@@ -45,13 +45,15 @@ PRESS: dict[str, Any] = {
     "container": {"type": "message", "message_ts": "1700000000.000200", "thread_ts": "1700000000.000100"},
     "channel": {"id": "C1"},
     "state": STATE,
-    "actions": [{"type": "button", "action_id": f"{DECIDE_ACTION}approve", "value": REQUEST_ID, "action_ts": "1.0"}],
+    "actions": [
+        {"type": "button", "action_id": f"{DECIDE_ACTION}approve", "value": REQUEST_ID, "block_id": "v1:grants"}
+    ],
 }
 VIEW: dict[str, Any] = {
     "id": "V1",
     "hash": "h.1",
     "callback_id": FORM_ACTION,
-    "private_metadata": json.dumps({"request": REQUEST_ID, "page": 2, "decision": "edit"}),
+    "private_metadata": json.dumps({"request": REQUEST_ID, "page": 2, "decision": "edit", "seen": "v1"}),
     "app_installed_team_id": "T1",
     "state": STATE,
 }
@@ -72,6 +74,7 @@ SEARCH: dict[str, Any] = {
 }
 IN_FORM: dict[str, Any] = {
     "request_id": REQUEST_ID,
+    "seen": "v1",
     "page": 2,
     "decision": HumanDecision.EDIT,
     "person": "U1",
@@ -106,6 +109,7 @@ def test_a_press_names_the_request_the_decision_the_person_the_place_and_the_val
         message_ts="1700000000.000200",
         thread_ts="1700000000.000100",
         trigger_id="123.456.abc",
+        seen="v1",
         values=VALUES,
     )
 

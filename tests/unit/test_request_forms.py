@@ -24,7 +24,7 @@ from swarm.domain.model.requests import (
     Option,
     options,
 )
-from swarm.domain.shown_requests import has_read, reading_pages, with_page_read
+from swarm.domain.shown_requests import has_read, reading_pages, version, with_page_read
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.form_inputs import suggestions
 from swarm.slack.outgoing.request_forms import (
@@ -86,7 +86,8 @@ def test_a_long_form_has_pages_of_twenty_fields_that_know_their_request() -> Non
     assert [page["submit"]["text"] for page in (first, second, third)] == ["Next", "Next", "Send"]
     assert [actions(page) for page in (first, second, third)] == [[], [BACK_ACTION], [BACK_ACTION]]
     assert {page["callback_id"] for page in (first, second, third)} == {FORM_ACTION}
-    assert json.loads(second["private_metadata"]) == {"request": REQUEST_ID, "page": 2, "decision": "answer"}
+    metadata = {"request": REQUEST_ID, "page": 2, "decision": "answer", "seen": version(LONG)}
+    assert json.loads(second["private_metadata"]) == metadata
 
 
 def test_one_page_has_a_title_of_ours_and_an_approval_approves() -> None:

@@ -317,6 +317,7 @@ class Decide:
     arguments: Mapping[str, Any] | None = None
     team: str | None = None  # the person's workspace, if Slack reports it
     for_everybody: bool = False  # a grant that this decision gives covers everybody's work
+    seen: str | None = None  # the version that was shown to the person; None: the version as it is now
 
     @property
     def by_operator(self) -> bool:

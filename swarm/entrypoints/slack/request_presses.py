@@ -1,10 +1,10 @@
 """The entry point for what people do about requests: presses of a card's buttons, and forms.
 
 Who may act: `swarm.services.requests.deciding` decides that at the moment of the decision, from the stored record;
-nothing in a payload but the person, the request's id and the entered values counts. A form is opened before the
-acknowledgement, because its trigger is valid for three seconds, and only for who may decide. Everybody may read what
-does not fit on a card; which pages somebody who may decide has been shown is stored, in order. Refusals are shown only
-to the person.
+nothing in a payload but the person, the request's id, what was shown and the entered values counts. A form is opened
+before the acknowledgement, because its trigger is valid for three seconds, and only for who may decide. Everybody may
+read what does not fit on a card; which pages somebody who may decide has been shown is stored, in order. Refusals are
+shown only to the person.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from slack_bolt.response import BoltResponse
 
 from swarm.domain.access import Me
 from swarm.domain.button_actions import ARGUMENTS_ACTION, FORM_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RateLimited, SwarmError
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, Outdated, RateLimited, SwarmError
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import Decide, EntryPoint, FormField, HumanDecision, HumanRequest
-from swarm.domain.shown_requests import has_read, pages_read, reading_pages, with_page_read
+from swarm.domain.shown_requests import has_read, pages_read, reading_pages, version, with_page_read
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.slack.form_fields import block_id_of, key_of, typed_values
 from swarm.slack.incoming.fields import JsonObject
@@ -145,7 +145,8 @@ class RequestDoor:
         if press.values and press.decision is not HumanDecision.REJECT:
             request, _ = await self._decisions.show(press.request_id, press.person, press.place)
             values = typed_values(press.values, request.fields)
-        wish = replace(_wish(press, press.decision), values=values, for_everybody=press.for_everybody)
+        wish = _wish(press, press.decision)
+        wish = replace(wish, seen=press.seen, values=values, for_everybody=press.for_everybody)
         try:
             await self._decisions.decide(wish, press.place)
         except NotRead:  # the card was shown before there was anything to read
@@ -208,6 +209,8 @@ class RequestDoor:
         is_reader = to_read and not await self._may_decide(form, decision)
         if is_reader and form.page < len(reading_pages(request, reveals=False)):
             return _show(form_view(request, form.page + 1, {}, decision=decision, may_decide=False))
+        if form.seen != version(request):
+            raise Outdated
         found = form_pages(request, decision)
         if decision not in request.decisions or form.page > len(found):
             return await self._tampered(form, f"a form for {decision}, page {form.page}")
@@ -238,7 +241,7 @@ class RequestDoor:
         own, arguments = split_values(request, values) if decision is HumanDecision.EDIT else (values, None)
         names = {field.name for field in request.fields}
         given = {name: value for name, value in own.items() if name in names} or None
-        wish = replace(_wish(form, decision), values=given, arguments=arguments)
+        wish = replace(_wish(form, decision), seen=form.seen, values=given, arguments=arguments)
         try:
             await self._decisions.decide(wish)
         except Invalid as error:
@@ -249,6 +252,8 @@ class RequestDoor:
     async def _went_back(self, back: FormBack) -> BoltResponse:
         try:
             request, drafts = await self._decisions.show(back.request_id, back.person)
+            if back.seen != version(request):
+                raise Outdated
             decision = back.decision or form_decision(request)
             to_read = len(reading_pages(request))
             if to_read and not await self._may_decide(back, decision):

@@ -19,7 +19,17 @@ from swarm.clock import to_iso
 from swarm.domain.access import why_press_refused
 from swarm.domain.decision_rules import GroupMembers, is_named, may_cover, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RateLimited, SwarmError, Unavailable
+from swarm.domain.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotRead,
+    Outdated,
+    RateLimited,
+    SwarmError,
+    Unavailable,
+)
 from swarm.domain.forms import fill
 from swarm.domain.model.grants import GRANTS, AuditKind, GrantCovers
 from swarm.domain.model.requests import (
@@ -38,7 +48,7 @@ from swarm.domain.model.threads import Author, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
-from swarm.domain.shown_requests import has_read, waiting_call
+from swarm.domain.shown_requests import has_read, version, waiting_call
 from swarm.services.requests.asking import eligible_now, ended, lock_work, refresh_cards
 from swarm.services.requests.budgets import settle_budget
 from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT, Standings, limited_since
@@ -159,12 +169,18 @@ class RequestDecisions:
         if request is None:
             return NotFound(_UNKNOWN)
         refusal = self._refusal(tx, request, wish, person, members)
+        seen = version(shown) if wish.seen is None else wish.seen
+        if refusal is None and not seen == version(shown) == version(request):
+            refresh_cards(tx, request.id)  # also where an earlier update has failed
+            refusal = Outdated()
         if refusal is None:
             if not _is_read(tx, request, wish):
                 return NotRead()
-            if _question(request) != _question(shown):
-                return Conflict("Somebody else has decided in the meantime.", hint="Look at it again, then decide.")
             if isinstance(checked, RequestAnswer):
+                call = waiting_call(request)
+                is_changed = call and checked.arguments is not None and checked.arguments != call.arguments
+                if is_changed and request.is_approved_by_some:
+                    return Conflict(_APPROVED_AS_IT_IS, hint="Approve it as it is, or reject it.")
                 covers = self._covers(tx, request, wish, members)
                 return _stored(tx, request, checked, members, covers, self._operating_policy)
             if isinstance(checked, Invalid):  # a slip in a form is no attempt
@@ -263,8 +279,6 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
         edits = _edited(call, wish.arguments or _NOTHING)
         if isinstance(edits, SwarmError):
             return edits
-        if request.is_approved_by_some and dict(edits) != dict(call.arguments):
-            return Conflict(_APPROVED_AS_IT_IS, hint="Approve it as it is, or reject it.")
         arguments = edits
     elif wish.arguments is not None and call and dict(wish.arguments) != dict(call.arguments):
         return Conflict(
@@ -274,12 +288,6 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
     return RequestAnswer(
         person=wish.person, decision=wish.decision, at=0, door=wish.door, values=values, arguments=arguments
     )
-
-
-def _question(request: HumanRequest) -> tuple[object, ...]:
-    """Returns everything with which an answer is compared."""
-    approved = request.is_approved_by_some
-    return request.fields, waiting_call(request), request.decisions, request.entered is None, approved
 
 
 def _edited(tool: ToolRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | SwarmError:

@@ -11,8 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from swarm.clock import SECOND
 from swarm.domain.decision_rules import GroupMembers, deciders_text, why_not
-from swarm.domain.model.requests import Decide, EntryPoint, FieldType, FormField, HumanDecision, HumanRequest
+from swarm.domain.model.requests import (
+    Decide,
+    EntryPoint,
+    FieldType,
+    FormField,
+    HumanDecision,
+    HumanRequest,
+    RequestAnswer,
+)
 from swarm.domain.model.threads import SlackMessage, Standing, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.shown_requests import fits_card, notified_title
@@ -74,10 +83,16 @@ def _may_decide(
     author, policy = message.author, request.policy
     if request.is_late(tx.now) or any(answer.person == author.id for answer in request.answers):
         return False
+    if any(_is_change(answer) and answer.at > float(message.ts) * SECOND for answer in request.answers):
+        return False  # what its card shows now came after the message
     if operating_policy.denial(author, message.channel, () if policy.names_people else [request.agent]):
         return False
     is_member = author.standing is Standing.MEMBER
     return why_not(policy, request.requesters, author.id, members, is_member=is_member) is None
+
+
+def _is_change(answer: RequestAnswer) -> bool:
+    return answer.arguments is not None or answer.values is not None
 
 
 def _label_on(mine: list[HumanRequest], message: SlackMessage) -> Decide | None:

@@ -36,6 +36,7 @@ class RequestPressed:
     message_ts: str
     thread_ts: str | None
     trigger_id: str
+    seen: str  # the version of the card; something else if the card has none
     for_everybody: bool = False
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -50,6 +51,7 @@ class _InForm:
     """An act in a form. ``request_id`` is empty and ``decision`` None if the form's metadata are not ours."""
 
     request_id: str
+    seen: str  # the version that the form shows
     page: int  # counted from 1
     decision: HumanDecision | None
     person: str
@@ -129,6 +131,7 @@ def request_pressed(body: object) -> RequestPressed | None:
         message_ts=message_ts,
         thread_ts=ts_at(container, "thread_ts") or ts_at(object_at(body, "message"), "thread_ts"),
         trigger_id=trigger_id,
+        seen=text_at(action, "block_id").partition(":")[0],
         values=_raw_values(object_at(body, "state")),
     )
 
@@ -174,7 +177,7 @@ def options_wanted(body: object) -> OptionsWanted | None:
     if key is None or not person or text_at(body, "action_id") != VALUE_ACTION:
         return None
     view = object_at(body, "view")
-    request_id, _, decision = _metadata(view) if view else (_request_on_card(body), 1, None)
+    request_id, _, decision, _ = _metadata(view) if view else (_request_on_card(body), 1, None, "")
     if not request_id:
         return None
     return OptionsWanted(request_id=request_id, decision=decision, key=key, query=text_at(body, "value"), person=person)
@@ -195,9 +198,10 @@ def _in_form(body: object, kind: str) -> dict[str, Any] | None:
     person, team = _person(body)
     if not person:
         return None
-    request_id, page, decision = _metadata(view)
+    request_id, page, decision, seen = _metadata(view)
     return {
         "request_id": request_id,
+        "seen": seen,
         "page": page,
         "decision": decision,
         "person": person,
@@ -207,8 +211,10 @@ def _in_form(body: object, kind: str) -> dict[str, Any] | None:
     }
 
 
-def _metadata(view: JsonObject) -> tuple[str, int, HumanDecision | None]:
-    """Returns the request, the page and the decision of a form; empty values for metadata that are not ours."""
+def _metadata(view: JsonObject) -> tuple[str, int, HumanDecision | None, str]:
+    """Returns the request, the page, the decision and the version of a form; empty values for metadata that are not
+    ours.
+    """
     try:
         read = orjson.loads(text_at(view, "private_metadata"))
     except orjson.JSONDecodeError:
@@ -216,8 +222,8 @@ def _metadata(view: JsonObject) -> tuple[str, int, HumanDecision | None]:
     page = read.get("page") if is_object(read) else None
     decision = _DECISIONS.get(text_at(read, "decision")) if is_object(read) else None
     if not is_object(read) or isinstance(page, bool) or not isinstance(page, int) or page < 1 or decision is None:
-        return "", 1, None
-    return text_at(read, "request")[:_MAX_ID], page, decision
+        return "", 1, None, ""
+    return text_at(read, "request")[:_MAX_ID], page, decision, text_at(read, "seen")
 
 
 def _raw_values(state: JsonObject) -> dict[str, Any]:

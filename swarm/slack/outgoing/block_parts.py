@@ -87,9 +87,9 @@ def context(*texts: str) -> Block:
     return {"type": "context", "elements": elements}
 
 
-def actions(*elements: Block) -> Block:
+def actions(*elements: Block, block_id: str = "") -> Block:
     """Returns a row of buttons."""
-    return {"type": "actions", "elements": list(elements)}
+    return {"type": "actions", "elements": list(elements)} | ({"block_id": block_id} if block_id else {})
 
 
 def button(action_id: str, label: str, value: str, *, style: str | None = None, confirm: Block | None = None) -> Block:

@@ -3,7 +3,7 @@
 The card is drawn from the request alone, so that every copy can be brought up to date at any time. First stands the
 call with a title of ours, below it what the agent says, as a quote. *Approve* stands on a card only if the card shows
 everything (`swarm.domain.shown_requests`); otherwise people read and decide in the form. The values of the buttons are
-the request's id and nothing else.
+the request's id, and their row begins with the version of the card, so that a press tells what was seen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTIO
 from swarm.domain.model.grants import GRANTS, GrantScope
 from swarm.domain.model.requests import DecisionPolicy, HumanDecision, HumanRequest, RequestAnswer
 from swarm.domain.request_texts import card_text
-from swarm.domain.shown_requests import PartKind, fits_card, shown_texts, title_runs
+from swarm.domain.shown_requests import PartKind, fits_card, shown_texts, title_runs, version
 from swarm.domain.text.slack_text import safe
 from swarm.slack.outgoing.answer_blocks import cut_text
 from swarm.slack.outgoing.block_parts import (
@@ -130,7 +130,8 @@ def _buttons(request: HumanRequest, *, has_form: bool, fits: bool) -> list[Block
         grants = []
         row = [button(FORM_ACTION, "Open the form" if fits else "Read and decide", request.id, style="primary")]
     row += [_decision(request, decision) for decision in shown]
-    return [actions(*elements) for elements in (row, grants) if elements]
+    seen = version(request)
+    return [actions(*found, block_id=f"{seen}:{name}") for name, found in (("", row), ("grants", grants)) if found]
 
 
 def _grants(request: HumanRequest) -> list[Block]:
