@@ -66,7 +66,11 @@ EDITED: Final = "the message that asked was edited"
 JOINED: Final = "the same was asked before for other work, and ended there: {outcome}. That allows nothing here"
 """Why a request has ended that had joined another one."""
 
-_AGAIN: Final = {InboxStatus.RESPONDED: InboxStep.RERUN, InboxStatus.DEAD: InboxStep.RETRY}
+_AGAIN: Final = {
+    InboxStatus.RESPONDED: InboxStep.RERUN,
+    InboxStatus.DEAD: InboxStep.RETRY,
+    InboxStatus.DELEGATED: InboxStep.DECLINE,
+}
 _DECIDED: Final = "people have decided"
 _COMES_AGAIN: Final = frozenset(
     {InboxStatus.CLAIMED, InboxStatus.UNREAD, TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.UNASSIGNED}
@@ -194,18 +198,26 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
 
     Under four eyes also who waits for an approval of the same tool: other arguments must not make them a second pair.
     """
-    messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in waiting.inbox_message_ids]
-    task = tasks.get(tx, waiting.task_id) if waiting.task_id else None
-    for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
-        began = (above.inbox_message_id,) if above.inbox_message_id else _creating(tx, above)
-        messages += [inbox.get(tx, inbox_message_id) for inbox_message_id in began]
-        messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
+    ids = (*waiting.inbox_message_ids, *leading_to(tx, waiting.task_id))
+    messages = (inbox.get(tx, inbox_message_id) for inbox_message_id in ids)
     people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
     tool = _tool_of(new)
     for earlier in requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if tool else ():
         counts = _tool_of(earlier) == tool and (not earlier.is_open or new.policy.not_requester)
         people += earlier.requesters if counts else ()
     return tuple(dict.fromkeys(people))
+
+
+def leading_to(tx: Transaction, task_id: str | None) -> list[str]:
+    """Returns the messages that led to a task, by their ids: it was made of them, or during their run, or a task above
+    it was.
+    """
+    ids: list[str] = []
+    task = tasks.get(tx, task_id) if task_id else None
+    for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
+        ids += (above.inbox_message_id,) if above.inbox_message_id else _creating(tx, above)
+        ids += [message.id for message in inbox.of_task(tx, above.id, InboxStatus.DELEGATED)]
+    return ids
 
 
 def _creating(tx: Transaction, task: Task) -> tuple[str, ...]:
@@ -404,19 +416,26 @@ def dismiss(tx: Transaction, thread: Thread, cancelled: Sequence[HumanRequest], 
         refresh_lane(tx, request)
 
 
-def note_all_accepted(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> None:
-    """Records at the end of a run whether it has received the decisions on its work, and which work is due then."""
-    found = requests.of_work(tx, run.task_id or run.trigger_id)
-    for request in [one for one in found if note_accepted(tx, one)]:
-        if request.status is RequestStatus.CANCELLED and request.reason == EDITED:
+def note_all_accepted(tx: Transaction, work_id: str, operating_policy: OperatingPolicy) -> None:
+    """Records whether the asker has received the decisions on its work, and which work is due then: after a question
+    that an edit has withdrawn, the new text runs.
+    """
+    found = requests.of_work(tx, work_id)
+    new = [one for one in found if _note_accepted(tx, one)]
+    for request in new:
+        gets_text_itself = request.run_id is None and request.task_id is None  # a polling agent, with the decision
+        if request.status is RequestStatus.CANCELLED and request.reason == EDITED and not gets_text_itself:
             _run_edited(tx, request, operating_policy)
-    if found:
+    if new or any(request.is_open for request in found):
         refresh_lane(tx, found[-1])
 
 
 def _run_edited(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
     """Runs the messages of a withdrawn question again, with their new text, unless they were stopped meanwhile."""
-    for inbox_message_id in sorted(request.inbox_message_ids):
+    task = tasks.get(tx, request.task_id) if request.task_id else None
+    if task and task.status is TaskStatus.CANCELLED:
+        return
+    for inbox_message_id in sorted({*request.inbox_message_ids, *leading_to(tx, request.task_id)}):
         inbox_message = inbox.locked(tx, inbox_message_id)
         step = _AGAIN.get(inbox_message.status) if inbox_message else None
         if inbox_message and step and request.thread_id and inbox.move(tx, step, inbox_message, reason=EDITED):
@@ -430,7 +449,7 @@ def refresh_lane(tx: Transaction, request: HumanRequest) -> None:
         tx.wake(request.agent_id)  # for its notices
 
 
-def note_accepted(tx: Transaction, request: HumanRequest) -> bool:
+def _note_accepted(tx: Transaction, request: HumanRequest) -> bool:
     """Records whether the asker has received a decision, by what became of its work. Returns whether that is known now
     for the first time.
     """

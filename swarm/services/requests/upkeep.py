@@ -22,8 +22,7 @@ from swarm.services.requests.asking import (
     deliver_text,
     eligible_now,
     lock_work,
-    note_accepted,
-    refresh_lane,
+    note_all_accepted,
     release,
     why_over,
 )
@@ -53,7 +52,8 @@ async def tend_requests(database: Database, groups: UserGroups, operating_policy
     await _each(database, requests.without_work, _withdraw)
     after = ""
     while sent := await database.read(requests.sent_after, after, BATCH):
-        await asyncio.gather(*(attempt(database.write(_note_accepted, one.id), "tend_requests") for one in sent))
+        noted = (database.write(_note_accepted, one.id, operating_policy) for one in sent)
+        await asyncio.gather(*(attempt(one, "tend_requests") for one in noted))
         after = sent[-1].id
 
 
@@ -105,7 +105,7 @@ def _withdraw(tx: Transaction, request_id: str) -> None:
         release(tx, request, "its request was withdrawn")  # other messages of the same run may still wait
 
 
-def _note_accepted(tx: Transaction, request_id: str) -> None:
+def _note_accepted(tx: Transaction, request_id: str, operating_policy: OperatingPolicy) -> None:
     request = lock_work(tx, request_id)
-    if request and note_accepted(tx, request):
-        refresh_lane(tx, request)
+    if request:
+        note_all_accepted(tx, request.work_id, operating_policy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, false, func, literal_column, select, true, update
 
@@ -189,12 +190,17 @@ _REWORD = Statement(
 _OF_TASK = Statement(
     select(inbox_messages).where(_i.task_id == bindparam("task_id"), _i.status == bindparam("status")).order_by(_i.ts)
 )
-_WAITING_IN_THREAD = Statement(
+is_begun: Final = (_i.status == literally(InboxStatus.WAITING)) | (_is_unread & (_i.claims > 0))
+"""The condition that an agent has begun with a message, and nobody works on it now."""
+
+_in_thread = (
     select(inbox_messages)
-    .where(_i.thread_id == bindparam("thread_id"), _i.status == InboxStatus.WAITING.value)
+    .where(_i.thread_id == bindparam("thread_id"))
     .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
 )
+_WAITING_IN_THREAD = Statement(_in_thread.where(_i.status == InboxStatus.WAITING.value))
+_BEGUN_IN_THREAD = Statement(_in_thread.where(is_begun))
 _SHOW = Statement(
     update(inbox_messages).where(_i.thread_id == bindparam("thread_id"), _i.silent.is_(true())).values(silent=false())
 )
@@ -467,6 +473,11 @@ def waiting_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
     They are ordered by agent (the order of locks on queue heads) and timestamp.
     """
     return [inbox_message(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
+
+
+def begun_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
+    """Like `waiting_in_thread`, also with what an agent has begun with before, and gets again."""
+    return [inbox_message(row) for row in _BEGUN_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMessage]:
