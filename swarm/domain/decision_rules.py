@@ -35,6 +35,7 @@ from swarm.domain.model.requests import (
     is_json,
 )
 from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
+from swarm.domain.text.characters import is_blank
 from swarm.domain.text.diffs import unified
 from swarm.domain.tool_names import tool_name_problem
 
@@ -185,7 +186,7 @@ def check_policy(policy: DecisionPolicy) -> None:
 def check_new(request: NewRequest) -> None:
     """Raises Invalid for a request that people could not answer."""
     problems: dict[str, str] = dict(_field_problems(request.fields))
-    if not request.title.strip():
+    if is_blank(request.title):
         problems["title"] = "a short text that says what is asked"
     names = (request.title, request.agent_request_id, request.key)
     if any("\0" in name for name in names):
@@ -230,13 +231,15 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
     if len(set(names)) < len(names):
         yield "fields", "with different names"
     for form_field in fields:
-        if not 0 < len(form_field.name) <= MAX_NAME_CHARACTERS:
-            yield "fields", f"with names of 1 to {MAX_NAME_CHARACTERS} characters"
+        if is_blank(form_field.name) or len(form_field.name) > MAX_NAME_CHARACTERS:
+            yield "fields", f"with names of 1 to {MAX_NAME_CHARACTERS} characters that people can see"
         if form_field.type in (FieldType.SELECT, FieldType.MULTISELECT):
             if not form_field.options:
                 yield f"fields.{form_field.name}", "options to choose from"
             elif len(form_field.options) > MAX_OPTIONS:
                 yield f"fields.{form_field.name}", f"at most {MAX_OPTIONS} options"
+            elif any(is_blank(option.title) for option in form_field.options):
+                yield f"fields.{form_field.name}", "options with a label or a value that people can see"
             elif len({option.value for option in form_field.options}) < len(form_field.options):
                 yield f"fields.{form_field.name}", "options with different values, because an answer is one value"
     steps = WorkLimit()

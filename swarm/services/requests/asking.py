@@ -220,13 +220,13 @@ def leading_to(tx: Transaction, task_id: str | None) -> list[str]:
     return ids
 
 
-def _creating(tx: Transaction, task: Task) -> tuple[str, ...]:
-    """Returns the messages of the run that created a task, if a run of the coordinator did."""
+def _creating(tx: Transaction, task: Task) -> Sequence[str]:
+    """Returns the messages of the work during which a task was created; a polling agent's while its lease is kept."""
     for run in runs.of_thread(tx, task.thread_id) if task.thread_id else ():
         ended_at = tx.now if run.ended_at is None else run.ended_at
         if run.agent_id == task.created_by and run.started_at <= task.created_at <= ended_at:
             return run.inbox_message_ids
-    return ()
+    return inbox.held_at(tx, task.thread_id, task.created_by, task.created_at) if task.thread_id else ()
 
 
 def _is_same_question(before: HumanRequest, new: NewRequest) -> bool:

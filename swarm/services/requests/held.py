@@ -17,7 +17,6 @@ from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
 from swarm.domain.model.runs import RunStep
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import NO_GROUPS
 from swarm.domain.request_texts import outcome_text
 from swarm.domain.shown_requests import notified_title
 from swarm.domain.text.slack_text import safe
@@ -80,7 +79,8 @@ def tell_waiting(tx: Transaction, run: Run) -> None:
                 message = SlackMessage(
                     channel=unread.channel, ts=unread.ts, thread_ts=thread.thread_ts, author=author, text=""
                 )
-                _tell(tx, thread, message, request, NO_GROUPS.known_members)
+                members = {group: frozenset([author.id]) for group in request.policy.groups}  # a press tells
+                _tell(tx, thread, message, request, members.get)
 
 
 def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, members: GroupMembers) -> None:

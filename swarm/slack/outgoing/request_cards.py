@@ -18,7 +18,7 @@ from swarm.domain.model.grants import GRANTS, GrantScope
 from swarm.domain.model.requests import DecisionPolicy, HumanDecision, HumanRequest, RequestAnswer
 from swarm.domain.request_texts import card_text
 from swarm.domain.shown_requests import PartKind, fits_card, shown_texts, title_runs, version
-from swarm.domain.text.slack_text import safe
+from swarm.domain.text.slack_text import safe, with_targets
 from swarm.slack.outgoing.answer_blocks import cut_text
 from swarm.slack.outgoing.block_parts import (
     Block,
@@ -64,7 +64,7 @@ _FILLED_IN: Final = (_D.APPROVE, _D.ANSWER)
 
 def request_text(request: HumanRequest) -> str:
     """Returns a request as plain text for notifications."""
-    prompt = safe(cut(request.question, _MAX_TEXT)) if request.is_open else ""
+    prompt = safe(cut(with_targets(request.question), _MAX_TEXT)) if request.is_open else ""
     return cut_text("\n".join(filter(None, [card_text(request), prompt])), _MAX_TEXT)
 
 

@@ -19,7 +19,6 @@ from swarm.domain.button_actions import FORM_ACTION
 from swarm.domain.edited_arguments import argument_fields
 from swarm.domain.model.requests import APPROVALS, FieldType, FormField, HumanDecision, HumanRequest
 from swarm.domain.shown_requests import PartKind, Reader, reading_pages, shown_texts, version, waiting_call
-from swarm.domain.text.characters import marked
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.answer_blocks import cut_text
@@ -198,6 +197,7 @@ def _argument_inputs(request: HumanRequest) -> Iterator[FormField]:
 
 
 def _is_changeable(field: FormField) -> bool:
-    """Whether an input can show a field's current value completely."""
-    text = field.default if isinstance(field.default, str) else ""
-    return len(text) <= MAX_INITIAL_CHARACTERS and Reader().text(text, field.name) == marked(text)
+    """Whether an input can show a field's current value completely, and nothing of it is secret."""
+    text, reader = field.default if isinstance(field.default, str) else "", Reader()
+    reader.json(json.loads(text) if field.placeholder == "JSON" and text else text, field.name)
+    return len(text) <= MAX_INITIAL_CHARACTERS and not reader.has_hidden

@@ -119,7 +119,7 @@ def _value_text(field: FormField, value: Any) -> str:
         return HIDDEN
     if isinstance(value, bool):
         return "Yes" if value else "No"
-    labels = {option.value: option.label or option.value for option in field.options}
+    labels = {option.value: option.title for option in field.options}
     parts = value if isinstance(value, list) else [value]
     text = ", ".join(labels.get(str(part), str(part)) for part in parts)
     return cut(redacted(field.title, text), MAX_VALUE_CHARACTERS) or " "

@@ -37,9 +37,8 @@ from swarm.domain.model.tasks import ACTIVE_STATUSES, OPEN_STATUSES
 from swarm.domain.model.threads import AuthorKind, Silence
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, given, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox.inbox import is_begun
 from swarm.store.tables import agents, requests, runs, thread_messages, threads
-from swarm.store.tables.work import inbox_messages, lease_members, leases, tasks
+from swarm.store.tables.work import inbox_messages, is_begun, lease_members, leases, tasks
 
 MOST_MESSAGES: Final = 1_000
 """The maximum number of messages that one query returns."""
