@@ -166,13 +166,15 @@ def test_the_arguments_of_a_tool_can_be_changed_in_a_form() -> None:
 
 @pytest.mark.req("HITL-04")
 def test_long_and_secret_arguments_are_not_in_the_form_and_stay_as_they_are() -> None:
-    asked = edit(to="live", text="x" * 3_001, key=TOKEN, password="hunter2hunter2")
-    assert unchangeable(asked) == ("text", "key", "password")
+    inner = {"name": "db", "password": "hunter2"}
+    asked = edit(to="live", text="x" * 3_001, key=TOKEN, password="hunter2hunter2", inner=inner, all=[inner])
+    assert unchangeable(asked) == ("text", "key", "password", "inner", "all")
     read = len(reading_pages(asked))
     made = view(form_view(asked, read + 1, {}, decision=_D.EDIT))
     assert (read, names(made)) == (1, ["field:to"])
-    assert "stay as they are: text, key, password" in json.dumps(made)
+    assert "stay as they are: text, key, password, inner, all" in json.dumps(made)
     assert TOKEN not in json.dumps(made)
+    assert "hunter2" not in json.dumps(made)
     assert asked.tool is not None
     _, given = split_values(asked, {"to": "test"})
     assert changed_arguments(asked.tool, given)[0] == {**asked.tool.arguments, "to": "test"}
