@@ -232,7 +232,7 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
         yield "fields", "with different names"
     for form_field in fields:
         if is_blank(form_field.name) or len(form_field.name) > MAX_NAME_CHARACTERS:
-            yield "fields", f"with names of 1 to {MAX_NAME_CHARACTERS} characters that people can see"
+            yield "fields", f"with names of 1 to {MAX_NAME_CHARACTERS} characters"
         if form_field.type in (FieldType.SELECT, FieldType.MULTISELECT):
             if not form_field.options:
                 yield f"fields.{form_field.name}", "options to choose from"

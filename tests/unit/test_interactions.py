@@ -15,7 +15,6 @@ from swarm.domain.model.requests import FieldType, FormField, HumanDecision, Opt
 from swarm.slack.form_fields import BACK_ACTION, block_id_of, key_of
 from swarm.slack.incoming.interactions import (
     FormBack,
-    FormClosed,
     FormSubmitted,
     OptionsWanted,
     RequestPressed,
@@ -142,7 +141,6 @@ def test_a_press_that_lacks_what_every_press_has_is_none(path: tuple[str, ...], 
 @pytest.mark.req("HITL-05")
 def test_what_happens_in_a_form_names_its_request_page_decision_and_values() -> None:
     assert interaction(SUBMISSION) == FormSubmitted(**IN_FORM)
-    assert interaction(SUBMISSION | {"type": "view_closed"}) == FormClosed(**IN_FORM)
     assert interaction(BACK) == FormBack(**IN_FORM, view_id="V1", view_hash="h.1")
 
 

@@ -13,30 +13,30 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 import structlog
 from slack_bolt.response import BoltResponse
 
-from swarm.domain.access import Me
 from swarm.domain.button_actions import ARGUMENTS_ACTION, FORM_ACTION
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, Outdated, RateLimited, SwarmError
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import Decide, EntryPoint, FormField, HumanDecision, HumanRequest
 from swarm.domain.shown_requests import has_read, pages_read, reading_pages, version, with_page_read
 from swarm.domain.text.slack_text import mentioned_ids, safe
+from swarm.services.requests.deciding import RequestDecisions
 from swarm.slack.form_fields import block_id_of, key_of, typed_values
 from swarm.slack.incoming.fields import JsonObject
 from swarm.slack.incoming.interactions import (
     FormBack,
-    FormClosed,
     FormSubmitted,
     OptionsWanted,
     RequestPressed,
     interaction,
 )
 from swarm.slack.outgoing.form_inputs import suggestions
+from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.request_forms import (
     argument_key,
     form_decision,
@@ -46,12 +46,6 @@ from swarm.slack.outgoing.request_forms import (
     message_view,
     split_values,
 )
-
-Place = tuple[str, str]
-"""The channel and the timestamp of the message with the pressed button."""
-
-_Shown = tuple[HumanRequest, dict[str, Any]]
-"""A request, and what a person has entered so far."""
 
 UNKNOWN_BUTTON_TEXT: Final = "This button is not known any more, so nothing has happened."
 NOT_OPENED_TEXT: Final = "The form could not be opened. Press again."
@@ -67,36 +61,10 @@ _REFUSALS: Final = (Conflict, Forbidden, NotFound, RateLimited)
 _log = structlog.get_logger(__name__)
 
 
-class _Slack(Protocol):
-    """The part of the gateway that this entry point needs."""
-
-    async def identify(self) -> Me: ...
-
-    async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None: ...
-
-    async def open_view(self, trigger_id: str, view: JsonObject) -> bool: ...
-
-    async def update_view(self, view_id: str, view_hash: str, view: JsonObject) -> bool: ...
-
-
-class _Decisions(Protocol):
-    """The use case behind this entry point; `swarm.services.requests.deciding.RequestDecisions` says what it does."""
-
-    async def show(self, request_id: str, person: str, place: Place | None = None) -> _Shown: ...
-
-    async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest: ...
-
-    async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None: ...
-
-    async def fill_in(self, wish: Decide, place: Place | None = None) -> _Shown: ...
-
-    async def note_attempt(self, person: str, request_id: str, outcome: str) -> None: ...
-
-
 class RequestDoor:
     """Handles the payloads about requests. Everything is acknowledged after it is stored."""
 
-    def __init__(self, gateway: _Slack, decisions: _Decisions) -> None:
+    def __init__(self, gateway: Gateway, decisions: RequestDecisions) -> None:
         self._gateway = gateway
         self._decisions = decisions
 
@@ -111,8 +79,6 @@ class RequestDoor:
                 return await self._went_back(back)
             case OptionsWanted() as wanted:
                 return await self._suggested(wanted)
-            case FormClosed():
-                return BoltResponse(status=200)
             case None:
                 return None
 

@@ -144,24 +144,33 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
 def ask_during_run(
     tx: Transaction, run_id: str, tool: str, new: NewRequest, operating_policy: OperatingPolicy
 ) -> HumanRequest:
-    """Asks a question of a run whose call of a tool waits for the answer. The operator's rules replace its policy.
+    """Asks a question of a run whose call of a tool waits for the answer. See `ask_live`.
 
-    Raises Conflict if the run is over, or if nobody in its thread waits for it.
+    Raises Conflict also if nobody in its thread waits for it.
     """
     found = runs.get(tx, run_id)
     if found is None or found.thread_id is None or found.requester is None:
         raise Conflict("Nobody can be asked here, because the run does not answer a person in a thread.")
-    thread = threads.locked(tx, found.thread_id)
+    return ask_live(tx, found, tool, replace(new, key=f"run:{run_id}:live:{new_id()}"), operating_policy)
+
+
+def ask_live(
+    tx: Transaction, found: Run, tool: str, new: NewRequest, operating_policy: OperatingPolicy
+) -> HumanRequest:
+    """Asks a question of a run that waits for the answer. The operator's rules for the tool replace its policy.
+
+    Raises Conflict if the run is over, or if people cannot be asked.
+    """
+    thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     check_may_show(thread, "people cannot be asked")
     lease = leases.by_token(tx, found.lease_token)
-    run = runs.locked(tx, run_id)
+    run = runs.locked(tx, found.id)
     is_running = run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is None
     if run is None or not is_running or not leases.holds(lease):
         raise Conflict("The run has ended, so nobody can be asked.")
     agent = agents.names(tx).get(run.agent_id, "")
-    policy = operating_policy.decision_policy(agent, thread.channel, tool, new.policy)
-    key = f"run:{run.id}:live:{new_id()}"
-    return ask(tx, replace(new, key=key, policy=policy), waiting_of(run, Asker.LIVE))
+    policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool, new.policy)
+    return ask(tx, replace(new, policy=policy), waiting_of(run, Asker.LIVE))
 
 
 def waiting_of(run: Run, asker: Asker) -> Waiting:

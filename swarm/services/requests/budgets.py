@@ -25,7 +25,6 @@ from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.requests import (
     BY_REQUESTER,
     OPERATOR,
-    Asker,
     DecisionPolicy,
     HumanRequest,
     NewRequest,
@@ -33,11 +32,10 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import person_text
-from swarm.services.requests.asking import ask, waiting_of
+from swarm.services.requests.asking import ask_live
 from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules import task_ends
 from swarm.services.rules.leases import claimed_members, lose, stop
-from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import post_message
 from swarm.store import agents, history, tasks
 from swarm.store.bridge.database import Database
@@ -136,18 +134,9 @@ def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy
 
     Raises Conflict if the run is over, or if people cannot be asked.
     """
-    thread = threads.locked(tx, run.thread_id) if run.thread_id else None
-    check_may_show(thread, "people cannot be asked")
-    lease = leases.by_token(tx, run.lease_token)
-    now = runs.locked(tx, run.id)
-    if now is None or now.stop_requested_at is not None or not leases.holds(lease):
-        raise Conflict("The run has ended, so nobody can be asked.")
-    agent = agents.names(tx).get(run.agent_id, "")
-    channel = thread.channel if thread else None
     key = f"budget:{run.id}:{budget.scope}:{budget.unit}:{budget.next_limit}"
-    question = _question(budget)
-    policy = operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope), question.policy)
-    return ask(tx, replace(question, key=key, policy=policy), waiting_of(run, Asker.LIVE))
+    new = replace(_question(budget), key=key)
+    return ask_live(tx, run, RULE.format(scope=budget.scope), new, operating_policy)
 
 
 def _question(budget: UsedBudget) -> NewRequest:

@@ -193,26 +193,14 @@ class RequestDecisions:
         self, tx: Transaction, request: HumanRequest, wish: Decide, person: Author | None, members: GroupMembers
     ) -> SwarmError | None:
         """Returns why this decision is not possible now, whatever its values."""
-        if not request.is_open:
-            return Conflict(f"This is decided already: {outcome_text(request)}.")
-        if request.is_late(tx.now):
-            return Conflict("This is too late: the time to decide is over.")
-        if person:
-            channel, concerned = self._place(tx, request)
-            denied = self._operating_policy.denial(person, channel, concerned) if channel else None
-            if denied:
-                return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))
-            is_member = person.standing is Standing.MEMBER
-            reason = why_not(request.policy, request.requesters, person.id, members, is_member=is_member)
-            if reason:
-                return Forbidden(reason) if person.standing else Unavailable(UNVERIFIED_TEXT)
+        channel, _ = self._place(tx, request)
+        if refusal := why_refused(tx, request, person, channel, members, self._operating_policy):
+            return refusal
         if wish.decision not in request.decisions:
             return Invalid(
                 f"This request does not allow to {wish.decision.replace('_', ' ')}.",
                 fields={"decision": f"one of {', '.join(request.decisions)}"},
             )
-        if any(answer.person == wish.person for answer in request.answers):
-            return Conflict("You have decided already; somebody else has to decide as well.")
         if wish.decision in GRANTS and self._covers(tx, request, wish, members) is None:
             return Forbidden(_NOT_FOR_ALL if wish.for_everybody else _NOT_YOUR_WORK)
         return None
@@ -234,6 +222,33 @@ class RequestDecisions:
         rule = self._operating_policy.decision_policy(request.agent, channel or None, tool, DecisionPolicy())
         named = is_named(rule, wish.person, members)
         return may_cover(wish.person, request.requesters, everybody=wish.for_everybody, is_named=named)
+
+
+def why_refused(
+    tx: Transaction,
+    request: HumanRequest,
+    person: Author | None,
+    channel: str,
+    members: GroupMembers,
+    operating_policy: OperatingPolicy,
+) -> SwarmError | None:
+    """Returns why a person (None: the operator) cannot decide now, whatever the decision; None if they can."""
+    if not request.is_open:
+        return Conflict(f"This is decided already: {outcome_text(request)}.")
+    if request.is_late(tx.now):
+        return Conflict("This is too late: the time to decide is over.")
+    if person:
+        concerned = () if request.policy.names_people else [request.agent]
+        denied = operating_policy.denial(person, channel, concerned) if channel else None
+        if denied:
+            return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))
+        is_member = person.standing is Standing.MEMBER
+        reason = why_not(request.policy, request.requesters, person.id, members, is_member=is_member)
+        if reason:
+            return Forbidden(reason) if person.standing else Unavailable(UNVERIFIED_TEXT)
+    if any(answer.person == (person.id if person else OPERATOR) for answer in request.answers):
+        return Conflict("You have decided already; somebody else has to decide as well.")
+    return None
 
 
 def _is_read(tx: Transaction, request: HumanRequest, wish: Decide) -> bool:

@@ -66,11 +66,6 @@ class FormSubmitted(_InForm):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FormClosed(_InForm):
-    """The end of a form without a submission."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class FormBack(_InForm):
     """A press of Back in a form, or of Change arguments (``edits``)."""
 
@@ -90,7 +85,7 @@ class OptionsWanted:
     person: str
 
 
-Interaction = RequestPressed | FormSubmitted | FormClosed | FormBack | OptionsWanted
+Interaction = RequestPressed | FormSubmitted | FormBack | OptionsWanted
 
 
 def interaction(body: object) -> Interaction | None:
@@ -102,8 +97,6 @@ def interaction(body: object) -> Interaction | None:
             return request_pressed(body) or form_back(body)
         case "view_submission":
             return form_submitted(body)
-        case "view_closed":
-            return form_closed(body)
         case "block_suggestion":
             return options_wanted(body)
     return None
@@ -146,12 +139,6 @@ def form_submitted(body: object) -> FormSubmitted | None:
     """Returns the submission of one of our forms."""
     found = _in_form(body, "view_submission")
     return FormSubmitted(**found) if found else None
-
-
-def form_closed(body: object) -> FormClosed | None:
-    """Returns the end of one of our forms. Slack reports it only for forms that ask for it."""
-    found = _in_form(body, "view_closed")
-    return FormClosed(**found) if found else None
 
 
 def form_back(body: object) -> FormBack | None:

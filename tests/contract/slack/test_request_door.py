@@ -29,10 +29,10 @@ from swarm.entrypoints.slack.request_presses import (
     TAMPERED_TEXT,
     UNCHANGEABLE_TEXT,
     UNKNOWN_BUTTON_TEXT,
-    Place,
     RequestDoor,
 )
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
+from swarm.services.requests.deciding import Place, RequestDecisions
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.ephemerals import SLOW_TEXT
 from swarm.slack.outgoing.gateway import Gateway
@@ -48,7 +48,7 @@ _D = HumanDecision
 ALICE = "U000ALICE"
 
 
-class FakeDecisions:
+class FakeDecisions(RequestDecisions):
     """Knows one request; notes what people decide, and can be told to refuse."""
 
     def __init__(self) -> None:
