@@ -128,17 +128,23 @@ def is_named(policy: DecisionPolicy, person: str, members: GroupMembers) -> bool
     return person in policy.users or any(person in (members(group) or ()) for group in policy.groups)
 
 
-def deciders_text(policy: DecisionPolicy, requesters: Collection[str]) -> str:
-    """Returns who may decide, in words. People are mentions in Slack's markup."""
+def deciders_text(
+    policy: DecisionPolicy,
+    requesters: Collection[str],
+    person: Callable[[str], str] = "<@{}>".format,
+    group: Callable[[str], str] | None = None,
+) -> str:
+    """Returns who may decide, in words. Without ``group``, which names a user group, it is that on the card."""
     people = dict.fromkeys([*(requesters if policy.requester else ()), *policy.users])
-    named = [f"<@{one}>" for one in people if not (policy.not_requester and one in requesters)]
+    named = [person(one) for one in people if not (policy.not_requester and one in requesters)]
     if len(named) > _MAX_NAMED:
         named = [*named[:_MAX_NAMED], f"{len(named) - _MAX_NAMED} others"]
-    if policy.groups:
-        named.append("a member of the user group on the card")
+    named += map(group, policy.groups) if group else ["a member of the user group on the card"] * bool(policy.groups)
     if policy.not_requester and not policy.names_people:
         named = ["another member of this workspace"]
-    return " or ".join(filter(None, [", ".join(named[:-1]), *named[-1:]])) or "the operator"
+    text = " or ".join(filter(None, [", ".join(named[:-1]), *named[-1:]])) or "the operator"
+    is_narrowed = group and policy.not_requester and policy.names_people and requesters
+    return f"{text}, but not {' or '.join(map(person, requesters))}," if is_narrowed else text
 
 
 def may_cover(person: str, requesters: Collection[str], *, everybody: bool, is_named: bool) -> GrantCovers | None:

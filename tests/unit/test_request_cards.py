@@ -117,13 +117,13 @@ def test_an_open_request_says_what_is_asked_by_whom_who_may_decide_and_until_whe
     [
         (DecisionPolicy(), "U1", "the operator may decide"),
         (DecisionPolicy(requester=True), None, "the operator may decide"),
-        (DecisionPolicy(requester=True, users=("U2",)), "U1", "<@U1> and <@U2> may decide"),
+        (DecisionPolicy(requester=True, users=("U2",)), "U1", "<@U1> or <@U2> may decide"),
         (DecisionPolicy(groups=("S1TEAM",)), "U1", "<!subteam^S1TEAM> may decide"),
-        (DecisionPolicy(not_requester=True), "U1", "any member but <@U1> may decide"),
+        (DecisionPolicy(not_requester=True), "U1", "another member of this workspace may decide"),
         (DecisionPolicy(not_requester=True, users=("U1", "U2")), "U1", "<@U2>, but not <@U1>, may decide"),
         (DecisionPolicy(users=("<!channel>",)), None, "&lt;!channel&gt; may decide"),
         (DecisionPolicy(users=("U1",), veto=True), None, "one rejection ends it"),
-        (DecisionPolicy(users=tuple(f"U{n}" for n in range(10, 40))), None, "<@U19> and 20 others may decide"),
+        (DecisionPolicy(users=tuple(f"U{n}" for n in range(10, 40))), None, "<@U14> or 25 others may decide"),
     ],
 )
 @pytest.mark.req("HITL-02")
