@@ -131,27 +131,19 @@ class RequestDecisions:
 
         Raises NotFound.
         """
-        request, channel, concerned = await self._database.read(self._wanted, wish, place)
+        request, channel = await self._database.read(self._wanted, wish, place)
         if wish.by_operator:
             return request, None, NO_GROUPS.known_members
         if self._standings is None:
             raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
-        person = await self._standings.presser(wish.person, wish.team, channel, concerned)
+        person = await self._standings.presser(wish.person, wish.team, channel, _concerned(request))
         groups = dict.fromkeys(request.policy.groups)
         found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
         return request, person, dict(zip(groups, found, strict=True)).get
 
-    def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
+    def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str]:
         request, _ = _shown(tx, wish.request_id, wish.person, place)
-        return (request, *self._place(tx, request))
-
-    def _place(self, tx: Transaction, request: HumanRequest) -> tuple[str, list[str]]:
-        """Returns the channel of a request, and the agent that a person must be allowed to use for a decision.
-
-        The people whom the request's policy names may decide without being allowed to use the agent.
-        """
-        thread = threads.get(tx, request.thread_id)
-        return thread.channel if thread else "", [] if request.policy.names_people else [request.agent]
+        return request, _channel_of(tx, request)
 
     def _decide(
         self,
@@ -193,7 +185,7 @@ class RequestDecisions:
         self, tx: Transaction, request: HumanRequest, wish: Decide, person: Author | None, members: GroupMembers
     ) -> SwarmError | None:
         """Returns why this decision is not possible now, whatever its values."""
-        channel, _ = self._place(tx, request)
+        channel = _channel_of(tx, request)
         if refusal := why_refused(tx, request, person, channel, members, self._operating_policy):
             return refusal
         if wish.decision not in request.decisions:
@@ -217,11 +209,21 @@ class RequestDecisions:
         self, tx: Transaction, request: HumanRequest, wish: Decide, members: GroupMembers
     ) -> GrantCovers | None:
         """Returns whose work a grant by this decision covers; None if the person may not give it."""
-        channel, _ = self._place(tx, request)
+        channel = _channel_of(tx, request)
         tool = request.tool.name if request.tool else None
         rule = self._operating_policy.decision_policy(request.agent, channel or None, tool, DecisionPolicy())
         named = is_named(rule, wish.person, members)
         return may_cover(wish.person, request.requesters, everybody=wish.for_everybody, is_named=named)
+
+
+def _channel_of(tx: Transaction, request: HumanRequest) -> str:
+    thread = threads.get(tx, request.thread_id)
+    return thread.channel if thread else ""
+
+
+def _concerned(request: HumanRequest) -> list[str]:
+    """Returns the agent that a person must be allowed to use for a decision, unless the policy names people."""
+    return [] if request.policy.names_people else [request.agent]
 
 
 def why_refused(
@@ -238,8 +240,7 @@ def why_refused(
     if request.is_late(tx.now):
         return Conflict("This is too late: the time to decide is over.")
     if person:
-        concerned = () if request.policy.names_people else [request.agent]
-        denied = operating_policy.denial(person, channel, concerned) if channel else None
+        denied = operating_policy.denial(person, channel, _concerned(request)) if channel else None
         if denied:
             return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))
         is_member = person.standing is Standing.MEMBER
