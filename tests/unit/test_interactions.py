@@ -21,9 +21,8 @@ from swarm.slack.incoming.interactions import (
     interaction,
     values_of,
 )
-from swarm.slack.outgoing.request_cards import request_blocks
 from tests.support.every import every
-from tests.support.human_requests import REQUEST_ID, human_request
+from tests.support.human_requests import REQUEST_ID
 
 pytestmark = pytest.mark.req("HITL-02")
 
@@ -186,11 +185,9 @@ def test_what_is_not_about_a_request_is_none(body: object) -> None:
 
 
 @pytest.mark.req("HITL-05")
-def test_a_search_in_a_menu_names_the_request_of_its_form_or_of_its_card() -> None:
+def test_a_search_in_a_menu_names_the_request_of_its_form() -> None:
     expected = {"request_id": REQUEST_ID, "key": "a", "query": "wor", "person": "U1"}
     assert interaction(SEARCH) == OptionsWanted(**expected, decision=HumanDecision.EDIT)
-    card = {"blocks": request_blocks(human_request())}
-    assert interaction({**SEARCH, "view": None, "message": card}) == OptionsWanted(**expected, decision=None)
 
 
 FIELDS = (

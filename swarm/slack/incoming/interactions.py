@@ -153,18 +153,13 @@ def form_back(body: object) -> FormBack | None:
 
 
 def options_wanted(body: object) -> OptionsWanted | None:
-    """Returns a search in a menu.
-
-    A form names its request in its metadata. In a message the request is the value of the card's buttons, because the
-    menu itself has no place for it; the cards of today have no such menus.
-    """
+    """Returns a search in a menu of a form, which names its request in its metadata."""
     if not is_object(body) or text_at(body, "type") != "block_suggestion":
         return None
     key, (person, _) = field_key(text_at(body, "block_id")), _person(body)
     if key is None or not person or text_at(body, "action_id") != VALUE_ACTION:
         return None
-    view = object_at(body, "view")
-    request_id, _, decision, _ = _metadata(view) if view else (_request_on_card(body), 1, None, "")
+    request_id, _, decision, _ = _metadata(object_at(body, "view"))
     if not request_id:
         return None
     return OptionsWanted(request_id=request_id, decision=decision, key=key, query=text_at(body, "value"), person=person)
@@ -227,13 +222,6 @@ def _entered(element: JsonObject) -> Any:
         option = object_at(element, "selected_option")
         return text_at(option, "value") if option else None
     return text_at(element, "value") or None
-
-
-def _request_on_card(body: JsonObject) -> str:
-    blocks = objects_at(object_at(body, "message"), "blocks")
-    buttons = (element for block in blocks for element in objects_at(block, "elements"))
-    ours = (text_at(one, "value") for one in buttons if _is_ours(text_at(one, "action_id")))
-    return next(ours, "")[:_MAX_ID]
 
 
 def _action(body: object) -> JsonObject | None:

@@ -17,7 +17,7 @@ from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTIO
 from swarm.domain.decision_rules import deciders_text
 from swarm.domain.model.grants import GRANTS, GrantScope
 from swarm.domain.model.requests import HumanDecision, HumanRequest
-from swarm.domain.request_texts import card_text
+from swarm.domain.request_texts import card_text, listed
 from swarm.domain.shown_requests import PartKind, fits_card, shown_texts, title_runs, version
 from swarm.domain.text.slack_text import safe, with_targets
 from swarm.slack.outgoing.answer_blocks import cut_text
@@ -30,7 +30,6 @@ from swarm.slack.outgoing.block_parts import (
     date,
     group,
     line,
-    listed,
     person,
     plain,
     preformatted,
