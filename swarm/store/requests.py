@@ -175,12 +175,9 @@ _given_ids = given(id=Text)
 _ANSWERS = Statement(
     select(request_answers).join(_given_ids, _given_ids.c.id == _a.request_id).order_by(_a.request_id, _a.at, _a.person)
 )
-_DRAFT = Statement(
-    select(_dr.payload).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person"))
-)
-_DROP_DRAFT = Statement(
-    delete(request_drafts).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person"))
-)
+_is_own_draft = (_dr.request_id == bindparam("request_id")) & (_dr.person == bindparam("person"))
+_DRAFT = Statement(select(_dr.payload).where(_is_own_draft))
+_DROP_DRAFT = Statement(delete(request_drafts).where(_is_own_draft))
 _DROP_DRAFTS = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id")))
 _KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_drafts)))
 _is_needed = or_(

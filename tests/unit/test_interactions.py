@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,14 +13,13 @@ from hypothesis import strategies as st
 
 from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION, STOP_TASK_ACTION
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, Option, options
-from swarm.slack.form_fields import BACK_ACTION, block_id_of, key_of
+from swarm.slack.form_fields import BACK_ACTION, block_id_of, key_of, typed_values
 from swarm.slack.incoming.interactions import (
     FormBack,
     FormSubmitted,
     OptionsWanted,
     RequestPressed,
     interaction,
-    values_of,
 )
 from tests.support.every import every
 from tests.support.human_requests import REQUEST_ID
@@ -188,6 +188,13 @@ def test_what_is_not_about_a_request_is_none(body: object) -> None:
 def test_a_search_in_a_menu_names_the_request_of_its_form() -> None:
     expected = {"request_id": REQUEST_ID, "key": "a", "query": "wor", "person": "U1"}
     assert interaction(SEARCH) == OptionsWanted(**expected, decision=HumanDecision.EDIT)
+
+
+def values_of(state: object, fields: Sequence[FormField]) -> dict[str, Any]:
+    """What was entered into these fields."""
+    found = interaction({**PRESS, "state": state})
+    assert isinstance(found, RequestPressed)
+    return typed_values(found.values, fields)
 
 
 FIELDS = (

@@ -325,10 +325,6 @@ class Decide:
     for_everybody: bool = False  # a grant that this decision gives covers everybody's work
     seen: str | None = None  # the version that was shown to the person; None: the version as it is now
 
-    @property
-    def by_operator(self) -> bool:
-        return self.person == OPERATOR
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewRequest:

@@ -168,7 +168,8 @@ def settle_budget(tx: Transaction, request: HumanRequest, operating_policy: Oper
 
 def _raise(tx: Transaction, request: HumanRequest, wanted: BudgetRaise) -> None:
     if budget_raises.add(tx, wanted, request.id):
-        reason = f"budget of the {wanted.scope} up to {wanted.limit} {_MILLIONTHS.get(wanted.unit, wanted.unit)}"
+        unit = "millionths of a dollar" if wanted.unit is BudgetUnit.DOLLARS else wanted.unit
+        reason = f"budget of the {wanted.scope} up to {wanted.limit} {unit}"
         history.record(
             tx, "budget.raise", request.id, thread_id=request.thread_id, agent_id=request.agent_id, reason=reason
         )
@@ -213,9 +214,6 @@ def _stop_answer(
     lose(tx, lease.token, LeaseEnd.CANCELLED, why, operating_policy)  # if its messages were answered already
     is_streaming = request.run_id is not None and runs.request_stop(tx, person, run_id=request.run_id) > 0
     return is_streaming or not is_unasked
-
-
-_MILLIONTHS: Final = {BudgetUnit.DOLLARS: "millionths of a dollar"}
 
 
 def _report(

@@ -132,7 +132,7 @@ class RequestDecisions:
         Raises NotFound.
         """
         request, channel = await self._database.read(self._wanted, wish, place)
-        if wish.by_operator:
+        if wish.person == OPERATOR:
             return request, None, NO_GROUPS.known_members
         if self._standings is None:
             raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")

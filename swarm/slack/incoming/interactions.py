@@ -8,15 +8,15 @@ https://docs.slack.dev/reference/interaction-payloads
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
 from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
-from swarm.domain.model.requests import FormField, HumanDecision
-from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION, VALUE_ACTION, field_key, typed_values
+from swarm.domain.model.requests import HumanDecision
+from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION, VALUE_ACTION, field_key
 from swarm.slack.incoming.fields import EMPTY, JsonObject, id_at, is_object, object_at, objects_at, text_at, ts_at
 
 _DECISIONS: Final = {decision.value: decision for decision in HumanDecision}
@@ -25,7 +25,7 @@ _MAX_ID: Final = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestPressed:
-    """A press of a button of a card. ``values`` are those of the card's inputs, see `values_of`."""
+    """A press of a button of a card. ``values`` are those of the card's inputs by their keys."""
 
     request_id: str
     action: str  # the ``action_id``
@@ -96,7 +96,8 @@ def interaction(body: object) -> Interaction | None:
         case "block_actions":
             return request_pressed(body) or form_back(body)
         case "view_submission":
-            return form_submitted(body)
+            found = _in_form(body, "view_submission")
+            return FormSubmitted(**found) if found else None
         case "block_suggestion":
             return options_wanted(body)
     return None
@@ -135,12 +136,6 @@ def _decision_of(action_id: str) -> HumanDecision | None:
     return _DECISIONS.get(action_id.removeprefix(DECIDE_ACTION)) if action_id.startswith(DECIDE_ACTION) else None
 
 
-def form_submitted(body: object) -> FormSubmitted | None:
-    """Returns the submission of one of our forms."""
-    found = _in_form(body, "view_submission")
-    return FormSubmitted(**found) if found else None
-
-
 def form_back(body: object) -> FormBack | None:
     """Returns a press of Back, or of Change arguments, in one of our forms."""
     action, found = _action(body), _in_form(body, "block_actions")
@@ -163,14 +158,6 @@ def options_wanted(body: object) -> OptionsWanted | None:
     if not request_id:
         return None
     return OptionsWanted(request_id=request_id, decision=decision, key=key, query=text_at(body, "value"), person=person)
-
-
-def values_of(state: object, fields: Sequence[FormField]) -> dict[str, Any]:
-    """Returns the entered values of ``state`` by field name: texts, lists and booleans, None where nothing is entered.
-
-    Fields that the state does not contain are left out.
-    """
-    return typed_values(_raw_values(state if is_object(state) else EMPTY), fields)
 
 
 def _in_form(body: object, kind: str) -> dict[str, Any] | None:
