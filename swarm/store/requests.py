@@ -321,7 +321,8 @@ def due(tx: Transaction, what: Due, limit: int, after: str = "") -> list[HumanRe
     waiting call has ended in another way, or of which somebody is to be told now; and those whose decision was handed
     out and not accepted yet (sent).
     """
-    return _with_answers(tx, _DUE[what].all(tx, now=tx.now, after=after, n=limit))
+    now = {"now": tx.now} if what in ("expired", "to_tell") else {}
+    return _with_answers(tx, _DUE[what].all(tx, **now, after=after, n=limit))
 
 
 def told(tx: Transaction, request: HumanRequest, again_at: int | None) -> bool:

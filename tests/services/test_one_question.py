@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from swarm.clock import SECOND
 from swarm.domain.answers.events import Asked, Failed, Finished, Interrupted, RunInput
 from swarm.domain.button_actions import DROP_ACTION
 from swarm.domain.errors import Conflict, Forbidden
@@ -37,7 +38,7 @@ from tests.support.conversing import press, pressed, status
 from tests.support.live import Events, Gate, Scripted, Show, ends, hired, playing, says
 from tests.support.tasks import asked_and_handed, complete, work_of
 from tests.support.waiting import wait_until
-from tests.support.world import BOT, World, edit
+from tests.support.world import BOT, World, edit, said
 
 D = HumanDecision
 ALICE, BOB, CAROL = "U1", "U2", "U3"
@@ -433,6 +434,42 @@ async def after(world: World, asking: Asking, what: str, root: SlackMessage, req
     else:
         await asking.decide(request)
     await world.says("!stop", thread=root)
+
+
+@pytest.mark.req("HITL-13")
+async def test_a_word_that_was_written_before_a_change_decides_nothing(world: World) -> None:
+    asking = Asking(world)
+    await asking.begin()
+    policy = DecisionPolicy(users=(ALICE, BOB), need=2)
+    request = await asking.ask(tool=DEPLOY, decisions=(D.APPROVE, D.EDIT, D.REJECT), policy=policy)
+    await asking.decide(request, D.EDIT, ALICE, arguments={"to": "staging"})
+    now = await world.database.read(lambda tx: tx.now)
+    for seconds, status_then in ((-1, RequestStatus.OPEN), (1, RequestStatus.APPROVED)):
+        ts = f"{now // SECOND + seconds}.000001"
+        await world.hears(said("approve", by=BOB, thread_ts=asking.root.ts, ts=ts))
+        assert (await asking.now(request)).status is status_then
+
+
+@pytest.mark.req("HITL-09")
+async def test_somebody_of_a_user_group_who_wrote_before_the_question_may_drop_it(world: World) -> None:
+    world.rule(DecisionRule(policy=DecisionPolicy(groups=("S1",))))
+    ada, arrived, goes_on = Scripted(), asyncio.Event(), asyncio.Event()
+
+    async def asks_late(_run: RunInput) -> Events:
+        arrived.set()
+        await goes_on.wait()
+        yield APPROVAL
+
+    ada.scripts.append(asks_late)
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} push", by=ALICE)
+        async with asyncio.timeout(20):
+            await arrived.wait()
+        await world.says("And tell me", thread=root, by=CAROL)
+        goes_on.set()
+        await show.over(root)
+    rows = await world.rows("SELECT drops_request_id FROM deliveries WHERE person = 'U3'")
+    assert [bool(row["drops_request_id"]) for row in rows] == [True]
 
 
 @pytest.mark.req("HITL-09")
