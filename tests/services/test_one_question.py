@@ -38,7 +38,7 @@ from tests.support.conversing import press, pressed, status
 from tests.support.live import Events, Gate, Scripted, Show, ends, hired, playing, says
 from tests.support.tasks import asked_and_handed, complete, work_of
 from tests.support.waiting import wait_until
-from tests.support.world import BOT, World, edit, said
+from tests.support.world import BOT, World, edit, holding, said
 
 D = HumanDecision
 ALICE, BOB, CAROL = "U1", "U2", "U3"
@@ -470,6 +470,17 @@ async def test_somebody_of_a_user_group_who_wrote_before_the_question_may_drop_i
         await show.over(root)
     rows = await world.rows("SELECT drops_request_id FROM deliveries WHERE person = 'U3'")
     assert [bool(row["drops_request_id"]) for row in rows] == [True]
+
+
+@pytest.mark.req("HITL-09")
+async def test_everybody_of_a_polling_agents_bundle_is_a_requester_of_the_task_that_it_makes(world: World) -> None:
+    worker = await world.worker()
+    lead = await bundle(world)
+    await world.services.tasks.create(holding(lead.trigger, lead.lead), brief("Deploy."), agent=worker.id)
+    asking = Asking(world)
+    asking.lead = worker
+    request = await asking.ask(await work_of(world, worker), tool=DEPLOY, policy=FOUR_EYES)
+    assert set(request.requesters) == {ALICE, BOB}
 
 
 @pytest.mark.req("HITL-09")
