@@ -10,8 +10,9 @@ from rich.table import Column, Table
 
 from swarm.cli.operator_commands import operate
 from swarm.cli.terminal import Terminal, write_json_lines
+from swarm.domain.decision_rules import deciders_text
 from swarm.domain.errors import Invalid
-from swarm.domain.model.requests import FileDiff, HumanDecision, RequestStatus, ToolRequest
+from swarm.domain.model.requests import DecisionPolicy, FileDiff, HumanDecision, RequestStatus, ToolRequest
 from swarm.domain.shown_requests import Reader, operator_text
 from swarm.domain.text.characters import line_for_terminal
 
@@ -168,15 +169,11 @@ def _sentence(line: dict[str, Any]) -> str:
 
 
 def _policy(request: dict[str, Any]) -> str:
-    policy, requesters = request["policy"], [one["id"] for one in request["requesters"]]
-    people = [*policy["users"], *(f"group {group}" for group in policy["groups"])]
-    if policy["requester"]:
-        people += [f"the requester {one}" for one in requesters]
-    if policy["not_requester"]:
-        people.append("any member but the requester" if not people else "but not the requester")
-    need = f"; needs {policy['need']} approvals" if policy["need"] > 1 else ""
-    veto = "; one rejection ends it" if policy["veto"] else ""
-    return f"{', '.join([*people, 'the operator'])}{need}{veto}"
+    policy, requesters = DecisionPolicy(**request["policy"]), [one["id"] for one in request["requesters"]]
+    people = deciders_text(policy, requesters, str, "the group {}".format)
+    need = f"; needs {policy.need} approvals" if policy.need > 1 else ""
+    veto = "; one rejection ends it" if policy.veto else ""
+    return f"{people}{'' if people == 'the operator' else ' or the operator'}{need}{veto}"
 
 
 def _pair(text: str) -> tuple[str, Any]:

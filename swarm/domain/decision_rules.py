@@ -35,6 +35,7 @@ from swarm.domain.model.requests import (
     is_json,
 )
 from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
+from swarm.domain.text.characters import is_blank
 from swarm.domain.text.diffs import unified
 from swarm.domain.tool_names import tool_name_problem
 
@@ -127,17 +128,23 @@ def is_named(policy: DecisionPolicy, person: str, members: GroupMembers) -> bool
     return person in policy.users or any(person in (members(group) or ()) for group in policy.groups)
 
 
-def deciders_text(policy: DecisionPolicy, requesters: Collection[str]) -> str:
-    """Returns who may decide, in words. People are mentions in Slack's markup."""
+def deciders_text(
+    policy: DecisionPolicy,
+    requesters: Collection[str],
+    person: Callable[[str], str] = "<@{}>".format,
+    group: Callable[[str], str] | None = None,
+) -> str:
+    """Returns who may decide, in words. Without ``group``, which names a user group, it is that on the card."""
     people = dict.fromkeys([*(requesters if policy.requester else ()), *policy.users])
-    named = [f"<@{one}>" for one in people if not (policy.not_requester and one in requesters)]
+    named = [person(one) for one in people if not (policy.not_requester and one in requesters)]
     if len(named) > _MAX_NAMED:
         named = [*named[:_MAX_NAMED], f"{len(named) - _MAX_NAMED} others"]
-    if policy.groups:
-        named.append("a member of the user group on the card")
+    named += map(group, policy.groups) if group else ["a member of the user group on the card"] * bool(policy.groups)
     if policy.not_requester and not policy.names_people:
         named = ["another member of this workspace"]
-    return " or ".join(filter(None, [", ".join(named[:-1]), *named[-1:]])) or "the operator"
+    text = " or ".join(filter(None, [", ".join(named[:-1]), *named[-1:]])) or "the operator"
+    is_narrowed = group and policy.not_requester and policy.names_people and requesters
+    return f"{text}, but not {' or '.join(map(person, requesters))}," if is_narrowed else text
 
 
 def may_cover(person: str, requesters: Collection[str], *, everybody: bool, is_named: bool) -> GrantCovers | None:
@@ -185,7 +192,7 @@ def check_policy(policy: DecisionPolicy) -> None:
 def check_new(request: NewRequest) -> None:
     """Raises Invalid for a request that people could not answer."""
     problems: dict[str, str] = dict(_field_problems(request.fields))
-    if not request.title.strip():
+    if is_blank(request.title):
         problems["title"] = "a short text that says what is asked"
     names = (request.title, request.agent_request_id, request.key)
     if any("\0" in name for name in names):
@@ -230,13 +237,15 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
     if len(set(names)) < len(names):
         yield "fields", "with different names"
     for form_field in fields:
-        if not 0 < len(form_field.name) <= MAX_NAME_CHARACTERS:
+        if is_blank(form_field.name) or len(form_field.name) > MAX_NAME_CHARACTERS:
             yield "fields", f"with names of 1 to {MAX_NAME_CHARACTERS} characters"
         if form_field.type in (FieldType.SELECT, FieldType.MULTISELECT):
             if not form_field.options:
                 yield f"fields.{form_field.name}", "options to choose from"
             elif len(form_field.options) > MAX_OPTIONS:
                 yield f"fields.{form_field.name}", f"at most {MAX_OPTIONS} options"
+            elif any(is_blank(option.title) for option in form_field.options):
+                yield f"fields.{form_field.name}", "options with a label or a value that people can see"
             elif len({option.value for option in form_field.options}) < len(form_field.options):
                 yield f"fields.{form_field.name}", "options with different values, because an answer is one value"
     steps = WorkLimit()

@@ -66,6 +66,10 @@ class Conflict(SwarmError):
     status = 409
 
 
+class Outdated(Conflict):
+    """This has changed since you saw it, so your decision does not count. Read the card again, then decide."""
+
+
 class LeaseLost(Conflict):
     """This lease is no longer valid: another run has the work, or the work has ended. Stop working on it."""
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar, cast
 
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
 from swarm.domain.model.grants import AuditLine, Grant
-from swarm.domain.model.requests import FormField, HumanRequest, RequestAnswer, ToolRequest
-from swarm.domain.shown_requests import HIDDEN
+from swarm.domain.model.requests import FormField, HumanRequest, RequestAnswer
+from swarm.domain.shown_requests import HIDDEN, without_secrets
+
+Shape = TypeVar("Shape")
 
 
 class OptionShape(TypedDict):
@@ -183,120 +186,55 @@ def request_shape(
 
     ``cards`` are the channels and timestamps of the messages that show it.
     """
-    return {
-        "id": request.id,
-        "status": request.status.value,
-        "resume": request.resume.value,
-        "asker": request.asker.value,
-        "title": request.title,
-        "prompt": request.prompt,
-        "fields": [_field(field) for field in request.fields],
-        "decisions": [decision.value for decision in request.decisions],
-        "tool": _tool(request.tool) if request.tool else None,
-        "policy": {
-            "users": list(request.policy.users),
-            "groups": list(request.policy.groups),
-            "requester": request.policy.requester,
-            "not_requester": request.policy.not_requester,
-            "need": request.policy.need,
-            "veto": request.policy.veto,
-        },
-        "requester": _person(request.requester) if request.requester else None,
-        "requesters": [_person(one) for one in request.requesters],
-        "agent": request.agent,
-        "thread": request.thread_id,
-        "run": _run(request),
-        "cards": [{"channel": channel, "ts": ts} for channel, ts in cards],
-        "created_at": to_iso(request.created_at),
-        "expires_at": _time(request.expires_at),
-        "ended_at": _time(request.ended_at),
-        "reason": request.reason,
-        "answers": [_answer(request, answer, for_asker=for_asker) for answer in request.answers],
-    }
-
-
-def _person(person: str) -> PersonShape:
-    return {"id": person, "name": None}
-
-
-def _run(request: HumanRequest) -> AskingRunShape | None:
-    if request.run_id is None:
-        return None
-    return {"id": request.run_id, "answered": request.run_ended, "total": request.run_total}
+    people = [PersonShape(id=one, name=None) for one in request.requesters]
+    run = AskingRunShape(id=request.run_id or "", answered=request.run_ended, total=request.run_total)
+    return _of(
+        RequestShape,
+        request,
+        fields=[_field(field) for field in request.fields],
+        tool=_of(ToolRequestShape, request.tool, diffs=list(map(asdict, request.tool.diffs))) if request.tool else None,
+        policy=_of(PolicyShape, request.policy),
+        requester=people[0] if people else None,
+        requesters=people,
+        thread=request.thread_id,
+        run=run if request.run_id else None,
+        cards=[CardShape(channel=channel, ts=ts) for channel, ts in cards],
+        answers=[_answer(request, answer, for_asker=for_asker) for answer in request.answers],
+    )
 
 
 def grant_shape(grant: Grant) -> GrantShape:
     """Returns a grant."""
-    return {
-        "id": grant.id,
-        "agent": grant.agent,
-        "tool": grant.tool,
-        "scope": grant.scope.value,
-        "covers": grant.covers.value,
-        "thread": grant.thread_id,
-        "given_by": grant.given_by,
-        "created_at": to_iso(grant.created_at),
-        "expires_at": _time(grant.expires_at),
-        "uses": grant.uses,
-    }
+    return _of(GrantShape, grant, thread=grant.thread_id)
 
 
 def audit_shape(line: AuditLine) -> AuditShape:
     """Returns a line of the audit."""
-    return {
-        "seq": line.seq,
-        "at": to_iso(line.at),
-        "kind": line.kind.value,
-        "request": line.request_id,
-        "person": line.person,
-        "agent": line.agent,
-        "tool": line.tool,
-        "digest": line.digest,
-        "outcome": line.outcome,
-    }
+    return _of(AuditShape, line, request=line.request_id)
 
 
 def _field(field: FormField) -> FieldShape:
-    return {
-        "name": field.name,
-        "label": field.label,
-        "type": field.type.value,
-        "required": field.required,
-        "default": HIDDEN if field.secret and field.default is not None else field.default,
-        "placeholder": field.placeholder,
-        "description": field.description,
-        "options": [{"value": option.value, "label": option.label} for option in field.options],
-        "min": field.min,
-        "max": field.max,
-        "pattern": field.pattern,
-        "secret": field.secret,
-    }
-
-
-def _tool(tool: ToolRequest) -> ToolRequestShape:
-    return {
-        "name": tool.name,
-        "arguments": dict(tool.arguments),
-        "diffs": [{"path": diff.path, "old": diff.old, "new": diff.new} for diff in tool.diffs],
-        "locations": list(tool.locations),
-        "digest": tool.digest,
-    }
+    default = HIDDEN if field.secret and field.default is not None else field.default
+    return _of(FieldShape, field, default=default, options=list(map(asdict, field.options)))
 
 
 def _answer(request: HumanRequest, answer: RequestAnswer, *, for_asker: bool) -> RequestAnswerShape:
-    values = answer.values
-    if values is not None and not for_asker:
-        values = {name: HIDDEN if name in request.secrets else value for name, value in values.items()}
-    arguments = answer.arguments
-    return {
-        "person": answer.person,
-        "decision": answer.decision.value,
-        "values": None if values is None else dict(values),
-        "arguments": None if arguments is None else dict(arguments),
-        "at": to_iso(answer.at),
-        "door": answer.door.value,
-    }
+    values = answer.values if for_asker or answer.values is None else without_secrets(request, answer.values)
+    return _of(RequestAnswerShape, answer, values=values)
 
 
-def _time(moment: int | None) -> str | None:
-    return None if moment is None else to_iso(moment)
+def _of(shape: type[Shape], source: object, **given: object) -> Shape:
+    """Returns a shape whose values are the attributes with the same names, except those that are given."""
+    return cast(
+        "Shape",
+        {
+            name: given.get(name) if name in given else _json(name, getattr(source, name))
+            for name in shape.__annotations__
+        },
+    )
+
+
+def _json(name: str, value: object) -> object:
+    if isinstance(value, int) and (name == "at" or name.endswith("_at")):
+        return to_iso(value)
+    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -14,14 +15,11 @@ from swarm.domain.model.requests import OPERATOR, HumanDecision, HumanRequest, R
 from swarm.domain.shown_requests import notified_title, without_secrets
 from swarm.domain.text.slack_text import safe
 
-_DID: Final = {
-    HumanDecision.APPROVE: "approved",
-    HumanDecision.APPROVE_THREAD: "approved for this thread",
-    HumanDecision.APPROVE_ALWAYS: "always allowed",
-    HumanDecision.EDIT: "approved with changed arguments",
-    HumanDecision.REJECT: "rejected",
-    HumanDecision.ANSWER: "answered",
+_ALSO: Final = {
+    HumanDecision.APPROVE_THREAD: ", who allowed it in this thread",
+    HumanDecision.APPROVE_ALWAYS: ", who always allowed it",
 }
+_MAX_NAMED: Final = 20
 _BY: Final = re.compile(r"(stopped|dropped) by <@([UW][A-Z0-9]+)>")
 
 
@@ -67,12 +65,25 @@ def _outcome(request: HumanRequest) -> str:
             return "nobody decided in time"
         case RequestStatus.CANCELLED:
             return f"withdrawn: {request.reason or 'it is no longer needed'}"
-    people = ", ".join(
-        f"{_DID[answer.decision]} by {person_text(answer.person)}"
-        for answer in request.answers
-        if (answer.decision is HumanDecision.REJECT) == (request.status is RequestStatus.REJECTED)
-    )
-    return people or request.status.value
+    return decided_text(request, person_text)
+
+
+def decided_text(request: HumanRequest, person: Callable[[str], str]) -> str:
+    """Returns who approved, answered or rejected a request, and in brackets who decided otherwise."""
+    is_rejected = request.status is RequestStatus.REJECTED
+    counts = [one for one in request.answers if (one.decision is HumanDecision.REJECT) == is_rejected]
+    others = [person(one.person) for one in request.answers if one not in counts]
+    names = [person(one.person) + _ALSO.get(one.decision, "") for one in counts]
+    verb = "approved" if request.arguments is None else "approved with changed arguments"
+    text = f"{request.status if request.status is not RequestStatus.APPROVED else verb} by {listed(names, _MAX_NAMED)}"
+    otherwise = "approved" if is_rejected else "rejected"
+    return f"{text} ({listed(others, _MAX_NAMED)} {otherwise})" if others else text
+
+
+def listed(parts: Sequence[str], limit: int = 10) -> str:
+    """Returns "a, b and c"; beyond the limit, the number of the others; "nobody" for no parts."""
+    shown = [*parts] if len(parts) <= limit else [*parts[:limit], f"{len(parts) - limit} others"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]])) or "nobody"
 
 
 def person_text(person: str) -> str:

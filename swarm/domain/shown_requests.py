@@ -17,11 +17,13 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Final
+from unicodedata import east_asian_width
 
 from swarm.domain.model.requests import Asker, FileDiff, HumanRequest, ToolRequest
 from swarm.domain.text.characters import MAX_INDENTATION, has_one_line_ending, marked
 from swarm.domain.text.diffs import changed_lines, lines_of, unified
 from swarm.domain.text.secrets import hidden_parts, is_hiding
+from swarm.domain.text.slack_text import with_targets
 
 MAX_CARD_CHARACTERS: Final = 2_500
 MAX_CARD_LINES: Final = 40
@@ -29,7 +31,7 @@ MAX_CARD_LINES: Final = 40
 
 MAX_PAGE_CHARACTERS: Final = 60_000
 _MAX_PAGE_BYTES: Final = 190_000  # as JSON in ASCII
-_MAX_LINE_CHARACTERS: Final = 80  # of a list that is shown on one line, and of what a title shows of a call
+_MAX_LINE_CHARACTERS: Final = 80  # of a line before it is wrapped, and of what a title shows of a call
 _MAX_BEGINNING: Final = 600
 _MAX_BEGINNING_LINES: Final = 10
 _SHORT: Final = 16  # characters of a text that is repeated, though a diff shows it
@@ -72,10 +74,16 @@ class ShownText:
     @property
     def on_card(self) -> str:
         """The text on a card: all of it, or its beginning with how much is left."""
-        if len(self.text) <= MAX_CARD_CHARACTERS and self.text.count("\n") < MAX_CARD_LINES:
+        if len(self.text) <= MAX_CARD_CHARACTERS and sum(map(_lines, self.text.split("\n"))) <= MAX_CARD_LINES:
             return self.text
         shown = "\n".join(self.text[:_MAX_BEGINNING].split("\n")[:_MAX_BEGINNING_LINES])
         return f"{shown}\n⟨{len(self.text) - len(shown):,} more characters, read in the form⟩"
+
+
+def _lines(line: str) -> int:
+    """Returns how many lines a line takes where it is wrapped. Letters of East Asia are twice as wide."""
+    width = sum(1 + (east_asian_width(one) in "WF") for one in line)
+    return max(1, -(-width // _MAX_LINE_CHARACTERS))
 
 
 class Reader:
@@ -83,6 +91,7 @@ class Reader:
 
     def __init__(self, *, reveals: bool = False, hides: bool = True) -> None:
         self.is_whole = True
+        self.has_hidden = False
         self._seen: dict[str, str] = {}
         self._reveals = reveals
         self._hides = hides and is_hiding()
@@ -113,12 +122,10 @@ class Reader:
         if has_one_line_ending(old) and has_one_line_ending(diff.new):
             lines = lines.replace("\r\n", "\n")
         is_converted = bool(old) and ("\r\n" in old) != ("\r\n" in diff.new)
-        note = " (new)" if diff.old is None else " (other line endings)" if is_converted else ""
-        yield f"File: {self.line(diff.path)}{note}"
-        lines = "\n".join(changes)
-        if has_one_line_ending(old) and has_one_line_ending(diff.new):
-            lines = lines.replace("\r\n", "\n")
-        if changes or old == diff.new:
+        is_empty = diff.old is None and not diff.new
+        note = " (new, empty file)" if is_empty else " (new)" if diff.old is None else ""
+        yield f"File: {self.line(diff.path)}{note or (' (other line endings)' if is_converted else '')}"
+        if not is_empty and (changes or old == diff.new):
             yield self.text(lines) or "(no change)"
         if old and diff.new and old.endswith("\n") != diff.new.endswith("\n"):
             yield f"(now with{'out' if old.endswith(chr(10)) else ''} a line break at the end)"
@@ -167,6 +174,7 @@ class Reader:
         return json.dumps(self.text(str(text), name, is_line=True, is_part=is_part), ensure_ascii=False)
 
     def _hidden(self, text: str, *, is_plain: bool, is_line: bool) -> str:
+        self.has_hidden = True
         if is_plain:
             return f"⟨hidden: {_characters(text)}⟩"
         if self._reveals:
@@ -290,14 +298,14 @@ def reading_pages(request: HumanRequest, *, reveals: bool = True) -> list[Readin
 
 def pages_read(request: HumanRequest, draft: Mapping[str, Any]) -> int:
     """Returns how many pages of the request, as it is now, a person has been shown one after the other."""
-    fingerprint, page = draft.get(_READ) or ("", 0)
-    return int(page) if fingerprint == _fingerprint(request) else 0
+    seen, page = draft.get(_READ) or ("", 0)
+    return int(page) if seen == version(request) else 0
 
 
 def with_page_read(request: HumanRequest, draft: Mapping[str, Any], page: int) -> dict[str, Any]:
     """Returns a person's drafts with a page that they are shown now. It counts if they have seen those before it."""
     read = pages_read(request, draft)
-    return {**draft, _READ: [_fingerprint(request), max(read, page) if page <= read + 1 else read]}
+    return {**draft, _READ: [version(request), max(read, page) if page <= read + 1 else read]}
 
 
 def has_read(request: HumanRequest, draft: Mapping[str, Any]) -> bool:
@@ -305,11 +313,11 @@ def has_read(request: HumanRequest, draft: Mapping[str, Any]) -> bool:
     return pages_read(request, draft) >= len(reading_pages(request))
 
 
-def _fingerprint(request: HumanRequest) -> str:
-    """Returns what changes with that which is decided: another person may have changed the arguments meanwhile."""
+def version(request: HumanRequest) -> str:
+    """Returns what changes with that which is shown: another person may have changed the arguments meanwhile."""
     call = waiting_call(request)
-    values = [answer.values for answer in request.answers if answer.values is not None]
-    shown = json.dumps([call.digest if call else "", request.prompt, values], default=str)
+    remark = request.reason if request.is_open else ""
+    shown = json.dumps([call.digest if call else "", request.prompt, request.entered, remark], default=str)
     return hashlib.sha256(shown.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
@@ -331,7 +339,7 @@ def title_runs(request: HumanRequest) -> tuple[str, str]:
 def notified_title(request: HumanRequest) -> str:
     """Returns the title as plain text for notifications and lists: of a mere question, the asker's own."""
     if request.tool is None and _tool_server(request) is None:
-        return request.title
+        return with_targets(request.title)
     before, code = title_runs(request)
     return f"{before}`{code}`" if code else before
 

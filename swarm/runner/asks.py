@@ -6,6 +6,7 @@ can be asked, or after the time is over, the answer is no. Grants are kept by th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
@@ -43,6 +44,7 @@ class HumanAsks:
         self._log = log
         self._count = 0
         self.not_asked = ""  # why people could not be asked, the last time
+        self._in_order = asyncio.Lock()  # what a CLI asks at once is shown in the order in which it asks
 
     async def permission(self, session: CliSession, asked: PermissionAsked) -> bool:
         """Asks for a permission and tells the CLI. Returns False if it was not given. If the question was withdrawn,
@@ -111,9 +113,10 @@ class HumanAsks:
             return {"id": "", "status": "cancelled"}
         try:
             call = self._coordinator.call
-            made = await repeated(
-                lambda: call("request-human-input", self._lease_token, **self._about, **question, **asked)
-            )
+            async with self._in_order:
+                made = await repeated(
+                    lambda: call("request-human-input", self._lease_token, **self._about, **question, **asked)
+                )
             return await self._ended(str(made["id"]), logged)
         except Refused as error:
             self._log(f"[cancelled] {logged}: {error.message}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic import TypeAdapter
-from sqlalchemy import BigInteger, Text, bindparam, delete, exists, func, insert, or_, select, update
+from sqlalchemy import BigInteger, ColumnElement, Text, bindparam, delete, exists, func, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import UNDER_WAY
@@ -45,6 +45,9 @@ from swarm.store.tables import agents
 from swarm.store.tables.requests import request_answers, request_drafts, requests
 from swarm.store.tables.runs import runs
 from swarm.store.tables.work import inbox_messages, leases, tasks
+
+Due = Literal["expired", "without_work", "sent", "to_tell"]
+"""Why something is to be done about a request."""
 
 DECISIONS: Final = "decisions"
 """The topic that wakes callers who wait for a decision."""
@@ -111,9 +114,6 @@ _THREADS_WITH_OPEN = Statement(
 _is_expired = _is_open & (_r.expires_at <= bindparam("now"))
 _is_sent = _r.resume == literally(ResumeStatus.SENT)
 _is_to_tell = _r.tell_at <= bindparam("now")
-_EXPIRED = Statement(_all.where(_is_expired).order_by(_r.expires_at).limit(AT_MOST_N))
-_SENT = Statement(_all.where(_is_sent, _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N))
-_TO_TELL = Statement(_all.where(_is_to_tell).order_by(_r.tell_at).limit(AT_MOST_N))
 _TOLD = Statement(
     update(requests)
     .where(_r.id == bindparam("request_id"), _r.tell_at <= bindparam("now"))
@@ -133,13 +133,15 @@ _lease_is_over = (_r.asker == literally(Asker.LIVE)) & ~exists().where(
 _is_without_work = _is_open & or_(
     _joined_is_over, _stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over
 )
-_WITHOUT_WORK = Statement(_all.where(_is_without_work).order_by(_r.id).limit(AT_MOST_N))
+_when_due: Final[dict[Due, ColumnElement[bool]]] = {
+    "expired": _is_expired, "without_work": _is_without_work, "sent": _is_sent, "to_tell": _is_to_tell,
+}  # fmt: skip
+_DUE: Final = {
+    what: Statement(_all.where(is_due, _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N))
+    for what, is_due in _when_due.items()
+}
 _IS_ANY_DUE = Statement(
-    select(
-        or_(
-            *(exists(select(_r.id).where(due)) for due in (_is_expired, _is_without_work, _is_sent, _is_to_tell))
-        ).label("is_due")
-    )
+    select(or_(*(exists(select(_r.id).where(is_due)) for is_due in _when_due.values())).label("is_due"))
 )
 _IS_WITHOUT_WORK = Statement(select(_r.id).where(_r.id == bindparam("id"), _is_without_work))
 _BY_STATUS = Statement(
@@ -173,12 +175,9 @@ _given_ids = given(id=Text)
 _ANSWERS = Statement(
     select(request_answers).join(_given_ids, _given_ids.c.id == _a.request_id).order_by(_a.request_id, _a.at, _a.person)
 )
-_DRAFT = Statement(
-    select(_dr.payload).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person"))
-)
-_DROP_DRAFT = Statement(
-    delete(request_drafts).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person"))
-)
+_is_own_draft = (_dr.request_id == bindparam("request_id")) & (_dr.person == bindparam("person"))
+_DRAFT = Statement(select(_dr.payload).where(_is_own_draft))
+_DROP_DRAFT = Statement(delete(request_drafts).where(_is_own_draft))
 _DROP_DRAFTS = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id")))
 _KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_drafts)))
 _is_needed = or_(
@@ -213,13 +212,8 @@ def add(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[HumanReques
         tx,
         id=new_id(),
         key=new.key,
-        agent_id=waiting.agent_id,
-        thread_id=waiting.thread_id,
-        run_id=waiting.run_id,
-        work_id=waiting.work_id,
-        task_id=waiting.task_id,
+        **{name: getattr(waiting, name) for name in _OF_WAITING},
         inbox_message_ids=orjson.dumps(waiting.inbox_message_ids).decode(),
-        lease_token=waiting.lease_token,
         asker=waiting.asker.value,
         requesters=orjson.dumps(waiting.requesters).decode(),
         tool=new.tool.name if new.tool else None,
@@ -227,7 +221,6 @@ def add(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[HumanReques
         agent_request_id=new.agent_request_id,
         payload=_QUESTION.dump_json(new).decode(),
         expires_at=None if waiting.joins or new.expires_seconds is None else tx.now + int(new.expires_seconds * SECOND),
-        joins=waiting.joins,
         tell_at=tx.now if new.policy.direct_message and not waiting.joins else None,
         now=tx.now,
     )
@@ -318,19 +311,18 @@ def threads_with_open(tx: Transaction, thread_ids: Collection[str]) -> set[str]:
 
 
 def is_any_due(tx: Transaction) -> bool:
-    """Returns whether ``expired``, ``without_work``, ``sent_after`` or ``to_tell`` would find a request."""
+    """Returns whether `due` would find a request."""
     row = _IS_ANY_DUE.first(tx, now=tx.now)
     return bool(row and row["is_due"])
 
 
-def expired(tx: Transaction, limit: int) -> list[HumanRequest]:
-    """Returns open requests whose time is over, the earliest first."""
-    return _with_answers(tx, _EXPIRED.all(tx, now=tx.now, n=limit))
-
-
-def to_tell(tx: Transaction, limit: int) -> list[HumanRequest]:
-    """Returns open requests of which somebody is to be told, or reminded, now."""
-    return _with_answers(tx, _TO_TELL.all(tx, now=tx.now, n=limit))
+def due(tx: Transaction, what: Due, limit: int, after: str = "") -> list[HumanRequest]:
+    """Returns requests with ids after ``after``, in order: open ones whose time is over (expired), whose work or
+    waiting call has ended in another way, or of which somebody is to be told now; and those whose decision was handed
+    out and not accepted yet (sent).
+    """
+    now = {"now": tx.now} if what in ("expired", "to_tell") else {}
+    return _with_answers(tx, _DUE[what].all(tx, **now, after=after, n=limit))
 
 
 def told(tx: Transaction, request: HumanRequest, again_at: int | None) -> bool:
@@ -338,19 +330,9 @@ def told(tx: Transaction, request: HumanRequest, again_at: int | None) -> bool:
     return bool(_TOLD.run(tx, request_id=request.id, now=tx.now, again_at=again_at))
 
 
-def without_work(tx: Transaction, limit: int) -> list[HumanRequest]:
-    """Returns open requests whose work has ended in another way, or whose waiting call has ended."""
-    return _with_answers(tx, _WITHOUT_WORK.all(tx, n=limit))
-
-
 def is_without_work(tx: Transaction, request_id: str) -> bool:
-    """Returns whether `without_work` finds a request."""
+    """Returns whether the work of an open request, or its waiting call, has ended."""
     return _IS_WITHOUT_WORK.first(tx, id=request_id) is not None
-
-
-def sent_after(tx: Transaction, after: str, limit: int) -> list[HumanRequest]:
-    """Returns requests whose decision was handed out and not accepted yet, with ids after ``after``, in order."""
-    return _with_answers(tx, _SENT.all(tx, after=after, n=limit))
 
 
 def latest(tx: Transaction, status: RequestStatus | None, limit: int) -> list[HumanRequest]:
@@ -454,6 +436,7 @@ def _answer_of(row: Row) -> RequestAnswer:
     )
 
 
+_OF_WAITING: Final = ("agent_id", "thread_id", "run_id", "work_id", "task_id", "lease_token", "joins")
 _IN_PAYLOAD: Final = ("title", "prompt", "fields", "decisions", "tool", "policy", "raw", "budget")
 _mapped = row_mapper(HumanRequest)
 

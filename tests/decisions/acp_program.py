@@ -11,7 +11,7 @@ from acp import PromptResponse, run_agent
 from acp.exceptions import RequestError
 from acp.schema import AllowedOutcome, ElicitationFormSessionMode, ElicitationSchema, ToolCallUpdate
 
-from tests.decisions.journal import Journal, command_in, paths_of
+from tests.decisions.journal import ASKS, Journal, command_in, paths_of
 from tests.decisions.remote import held
 from tests.runner.doors import acp_agent
 
@@ -37,6 +37,8 @@ class Program(acp_agent.Agent):
             await self.say(session_id, await self._word(session_id, cell))
             return self._end(cell)
         paths = paths_of(command, cell)
+        if paths:
+            await self.say(session_id, ASKS)
         answers = await asyncio.gather(*(self._may(session_id, path) for path in paths))
         await self.say(session_id, f"Done: {' '.join(answers)}" if paths else f"I read: {command} {cell}.")
         return self._end(cell, is_cancelled="cancelled" in answers)

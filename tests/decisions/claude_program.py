@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.decisions.journal import Journal, command_in, paths_of
+from tests.decisions.journal import ASKS, Journal, command_in, paths_of
 from tests.decisions.remote import NOBODY_DECIDED
 from tests.runner.doors import claude_cli
 
@@ -43,6 +43,8 @@ def turn(prompt: str) -> None:
     while command == "wait" and not JOURNAL.may_go_on(cell):
         time.sleep(0.02)
     paths = paths_of(command, cell)
+    if paths:
+        claude_cli.say(ASKS)
     try:
         words = filled(cell) if command == "form" else permitted(paths)
     except Interrupted:

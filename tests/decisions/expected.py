@@ -64,6 +64,7 @@ class Cell:
     cards: str = ""  # of each card, in order
     hears: str = ""  # the commands of people that the agent gets as messages, after the question's own
     told: str = ""  # who got private answers, and for what
+    order: str = ""  # what stands in the thread, from top to bottom
     retry: bool = False  # whether a Retry button is left
     session: str = "active"
 
@@ -90,6 +91,9 @@ CLIS: Final = (A.ACP, A.CLAUDE)
 SEQUENTIAL: Final = (A.AGUI_OLD, A.CAIPE_FORM)
 """They ask one question in a run, and a second one when they are resumed."""
 
+SAYING: Final = (A.BUILT_IN, A.TOOL_SERVER, A.ACP, A.CLAUDE)
+"""They say something before they ask, and when they are done."""
+
 CAIPE: Final = (A.CAIPE_FORM, A.CAIPE_DATA)
 
 NAMES: Final = {
@@ -107,7 +111,8 @@ NAMES: Final = {
 
 
 def _approve(asker: Asker) -> Cell:
-    return Cell(gets="approved", runs="once", cards="approved by alice")
+    order = "asks, card, done" if asker in SAYING else ""
+    return Cell(gets="approved", runs="once", cards="approved by alice", order=order)
 
 
 def _reject(asker: Asker) -> Cell:
@@ -166,7 +171,7 @@ def _grant(asker: Asker) -> Cell:
 def _bystander(asker: Asker) -> Cell:
     """The author is told once what is waited for, and is refused as everybody who may not decide."""
     told = "bob: told, refused" if asker in RUNS else "bob: refused"
-    return replace(_approve(asker), hears="interesting", told=told)
+    return replace(_approve(asker), order="", hears="interesting", told=told)
 
 
 def _second(asker: Asker) -> Cell:
@@ -209,10 +214,13 @@ def expected(asker: Asker, act: Act, course: Course = Course.PLAIN) -> Cell:
 
 def _killed(asker: Asker, act: Act, plain: Cell) -> Cell:
     """The coordinator's own call dies with it, and the run that is done again asks anew; all others notice nothing."""
+    if asker in CLIS and plain.order:  # the answer that was cut off is shown again, below the card
+        return replace(plain, order="asks, card, asks done")
     if asker is not A.TOOL_SERVER:
         return plain
     first = "withdrawn: lost, withdrawn: lost" if act is Act.SECOND else "withdrawn: lost"
-    return replace(plain, cards=f"{first}, {plain.cards}")
+    order = f"asks, card, {plain.order}" if plain.order else ""
+    return replace(plain, cards=f"{first}, {plain.cards}", order=order)
 
 
 def _retried(asker: Asker, act: Act, plain: Cell) -> Cell:

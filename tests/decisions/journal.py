@@ -18,6 +18,9 @@ COMMAND: Final = re.compile(r"\b(act|twice|form|wait|interesting|again) (k\d+)\b
 EARLY: Final = "{command} while it asks"
 """What is heard of a command that comes while the question of the same conversation is open. Agents ask again then."""
 
+ASKS: Final = "I ask first."
+"""What an asker says before it asks."""
+
 Kind = Literal["got", "ran", "heard"]
 
 

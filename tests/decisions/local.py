@@ -14,7 +14,7 @@ from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel
 
-from tests.decisions.journal import Journal, command_in, paths_of
+from tests.decisions.journal import ASKS, Journal, command_in, paths_of
 from tests.decisions.remote import NOBODY_DECIDED, held
 from tests.support.providers.request import Request
 from tests.support.providers.script import Call, Fails, Reply, Say
@@ -95,7 +95,8 @@ class Model:
         if command == "form":
             return Call("fill", {"path": cell})
         tool = "sure" if is_asked_by_server else "act"
-        return [Call(tool, {"path": path}) for path in paths_of(command, cell)] or Say(f"I read: {command} {cell}.")
+        calls = [Call(tool, {"path": path}) for path in paths_of(command, cell)]
+        return [Say(ASKS), *calls] if calls else Say(f"I read: {command} {cell}.")
 
     def _end(self, request: Request, cell: str, command: str, is_asked_by_server: bool) -> Reply:
         results = request.results[-2:] if command == "twice" else request.results[-1:]

@@ -11,6 +11,7 @@ import httpx2
 
 from swarm.domain.button_actions import DECIDE_ACTION, RETRY_RUN_ACTION
 from tests.decisions.expected import CLIS, NOT_OFFERED, NOTHING_TO_RETRY, SEQUENTIAL, Act, Asker, Cell, Course, expected
+from tests.decisions.journal import ASKS
 from tests.decisions.scene import (
     FOUR_EYES,
     Scene,
@@ -362,6 +363,7 @@ async def seen(scene: Scene, cell: Played) -> Cell:
         cards=", ".join(state_of(scene.names_in(words_of(card["blocks"]))) for card in shown_cards),
         hears=", ".join(heard),
         told=await _told_people(scene, cell) if cell.expected.told else "",
+        order=_order(messages, cell) if cell.expected.order else "",
         retry=bool(has_retry(messages)) and (cell.asker not in CLIS or cell.act in (Act.STOP, Act.DELETE)),
         session=await scene.session(cell.ts),
     )
@@ -377,6 +379,17 @@ async def _told_people(scene: Scene, cell: Played) -> str:
         words += ["refused"] if refused else []
         parts += [f"{role}: {', '.join(words)}"] if words and (role == "bob" or cell.act is Act.BUNDLE) else []
     return ", ".join(parts)
+
+
+def _order(messages: list[dict[str, Any]], cell: Played) -> str:
+    """Returns what the messages of the swarm are, from top to bottom."""
+    found = []
+    for message in messages:
+        said = words_of(message["blocks"]) or message["text"]
+        kinds = ["card"] if message["ts"] in cell.cards else []
+        kinds += [word for word, text in (("asks", ASKS), ("done", "Done:")) if not kinds and text in said]
+        found.append(" ".join(kinds))
+    return ", ".join(filter(None, found))
 
 
 def _gets(words: list[str], cell: Played) -> list[str]:

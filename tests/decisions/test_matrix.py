@@ -16,7 +16,7 @@ from tests.support.processes import processes_in
 pytestmark = [
     pytest.mark.xdist_group("processes"),
     pytest.mark.timeout(600),
-    pytest.mark.req("HITL-01", "HITL-02", "HITL-03", "HITL-06", "HITL-09", "HITL-14"),
+    pytest.mark.req("HITL-01", "HITL-02", "HITL-03", "HITL-06", "HITL-09", "HITL-12", "HITL-14"),
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from swarm.clock import SECOND
 from swarm.domain.answers.events import Asked, Failed, Finished, Interrupted, RunInput
 from swarm.domain.button_actions import DROP_ACTION
 from swarm.domain.errors import Conflict, Forbidden
-from swarm.domain.model.agents import Reach
+from swarm.domain.model.agents import Reach, Role
 from swarm.domain.model.inbox import InboxStatus, NoticeKind
 from swarm.domain.model.requests import (
     DecisionPolicy,
@@ -30,14 +31,14 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.held import DROPPED_TEXT, NOT_YOURS_TEXT
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
-from swarm.store import requests
+from swarm.store import agents, requests
 from swarm.store.inbox import notices, queues
 from tests.services.test_requests import APPROVAL, DAY, Asking
 from tests.support.conversing import press, pressed, status
 from tests.support.live import Events, Gate, Scripted, Show, ends, hired, playing, says
-from tests.support.tasks import work_of
+from tests.support.tasks import asked_and_handed, complete, work_of
 from tests.support.waiting import wait_until
-from tests.support.world import BOT, World, edit
+from tests.support.world import BOT, World, edit, holding, said
 
 D = HumanDecision
 ALICE, BOB, CAROL = "U1", "U2", "U3"
@@ -104,18 +105,7 @@ async def test_who_asked_for_a_tool_without_approval_asks_with_whoever_asks_next
 @pytest.mark.parametrize("how", ["created", "delegated"])
 async def test_whoever_asked_for_what_led_to_a_task_is_a_requester_of_its_worker(how: str, world: World) -> None:
     worker, ada = await world.worker(), Scripted()
-
-    async def hands_on(run: RunInput) -> Events:
-        (token,) = [row["token"] for row in await world.rows("SELECT token FROM leases WHERE ended_at IS NULL")]
-        caller = Caller(agent=await show.agent("ada"), lease_token=token)
-        if how == "created":
-            await world.services.tasks.create(caller, brief("Deploy."), agent=worker.id)
-        else:
-            first = run.messages[0].id
-            await world.services.delegations.delegate(caller, first, worker.id, brief("Deploy."))
-        yield Finished()
-
-    ada.scripts.append(hands_on)
+    ada.scripts.append(handing_on(world, how, worker.name))
     async with playing(world, hired("ada", ada)) as show:
         await show.stop()
         root = await world.says("swarm#ada deploy", by=ALICE)
@@ -378,6 +368,122 @@ async def test_an_edit_withdraws_the_question_and_the_new_text_runs(reach: Reach
 
 
 @pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("how", ["created", "delegated"])
+@pytest.mark.parametrize("reach", [Reach.AGUI, Reach.BUILTIN])
+async def test_an_edit_withdraws_the_question_of_work_that_was_delegated(how: str, reach: Reach, world: World) -> None:
+    """The worker is told, and the agent that has delegated reads the new text."""
+    ada, bert, asking = Scripted(), Scripted(), Asking(world)
+    bert.scripts.extend([ends(APPROVAL), says("Not done.")])
+    ada.scripts.append(handing_on(world, how, "bert"))
+    team = (hired("ada", ada, reach=reach), hired("bert", bert, role=Role.WORKER, reach=reach))
+    async with playing(world, *team) as show:
+        root = await world.says("swarm#ada deploy to production", by=ALICE)
+        request = await asked_by(world, "bert")
+        assert request.task_id
+        await world.ingest.handle(edit(root, "swarm#ada deploy to staging"))
+
+        async def look() -> list[str]:
+            return [message.text for run in ada.inputs[1:] for message in run.messages]
+
+        await wait_until(look, lambda texts: "swarm#ada deploy to staging" in texts, what="the new text runs")
+        await show.over(root, len(ada.inputs) + len(bert.inputs))
+    now = await asking.now(request)
+    assert (now.status, now.reason) == (RequestStatus.CANCELLED, "the message that asked was edited")
+    assert [len(run.decided) for run in bert.inputs] == [0, 1]
+
+
+@pytest.mark.req("HITL-09")
+async def test_an_edit_withdraws_the_question_of_a_polling_workers_task(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker)
+    asking = Asking(world)
+    asking.lead = worker
+    request = await asking.ask(await world.only(worker))
+    await world.ingest.handle(edit(handed.root, f"{BOT} count the words"))
+    again = await work_of(world, worker)
+    (told,) = again.requests
+    assert (told.id, told.status) == (request.id, RequestStatus.CANCELLED)
+    await complete(world, worker, again)
+    await world.sweep()
+    (message,) = (await work_of(world, lead)).inbox_messages
+    assert message.text.endswith("count the words")
+
+
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("reach", [Reach.AGUI, Reach.BUILTIN, Reach.POLLING])
+@pytest.mark.parametrize("what", ["edited", "approved"])
+async def test_a_stop_right_after_an_edit_or_a_decision_stops(reach: Reach, what: str, world: World) -> None:
+    """Nobody works on the message at that moment, but an agent has begun with it."""
+    ada, asking = Scripted(says("Done.")), Asking(world)
+    if reach is Reach.POLLING:
+        await asking.begin()
+        root, request = asking.root, await asking.ask()
+        await after(world, asking, what, root, request)
+    else:
+        async with asked(world, ada, reach=reach) as (show, root, request):
+            await show.stop()
+            await after(world, asking, what, root, request)
+    assert await status(world, root) is InboxStatus.DISMISSED
+    assert len(ada.inputs) <= 1
+
+
+async def after(world: World, asking: Asking, what: str, root: SlackMessage, request: HumanRequest) -> None:
+    """Somebody stops at once."""
+    if what == "edited":
+        await world.ingest.handle(edit(root, f"{BOT} push to staging"))
+    else:
+        await asking.decide(request)
+    await world.says("!stop", thread=root)
+
+
+@pytest.mark.req("HITL-13")
+async def test_a_word_that_was_written_before_a_change_decides_nothing(world: World) -> None:
+    asking = Asking(world)
+    await asking.begin()
+    policy = DecisionPolicy(users=(ALICE, BOB), need=2)
+    request = await asking.ask(tool=DEPLOY, decisions=(D.APPROVE, D.EDIT, D.REJECT), policy=policy)
+    await asking.decide(request, D.EDIT, ALICE, arguments={"to": "staging"})
+    now = await world.database.read(lambda tx: tx.now)
+    for seconds, status_then in ((-1, RequestStatus.OPEN), (1, RequestStatus.APPROVED)):
+        ts = f"{now // SECOND + seconds}.000001"
+        await world.hears(said("approve", by=BOB, thread_ts=asking.root.ts, ts=ts))
+        assert (await asking.now(request)).status is status_then
+
+
+@pytest.mark.req("HITL-09")
+async def test_somebody_of_a_user_group_who_wrote_before_the_question_may_drop_it(world: World) -> None:
+    world.rule(DecisionRule(policy=DecisionPolicy(groups=("S1",))))
+    ada, arrived, goes_on = Scripted(), asyncio.Event(), asyncio.Event()
+
+    async def asks_late(_run: RunInput) -> Events:
+        arrived.set()
+        await goes_on.wait()
+        yield APPROVAL
+
+    ada.scripts.append(asks_late)
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} push", by=ALICE)
+        async with asyncio.timeout(20):
+            await arrived.wait()
+        await world.says("And tell me", thread=root, by=CAROL)
+        goes_on.set()
+        await show.over(root)
+    rows = await world.rows("SELECT drops_request_id FROM deliveries WHERE person = 'U3'")
+    assert [bool(row["drops_request_id"]) for row in rows] == [True]
+
+
+@pytest.mark.req("HITL-09")
+async def test_everybody_of_a_polling_agents_bundle_is_a_requester_of_the_task_that_it_makes(world: World) -> None:
+    worker = await world.worker()
+    lead = await bundle(world)
+    await world.services.tasks.create(holding(lead.trigger, lead.lead), brief("Deploy."), agent=worker.id)
+    asking = Asking(world)
+    asking.lead = worker
+    request = await asking.ask(await work_of(world, worker), tool=DEPLOY, policy=FOUR_EYES)
+    assert set(request.requesters) == {ALICE, BOB}
+
+
+@pytest.mark.req("HITL-09")
 async def test_the_card_of_a_live_call_says_that_its_message_was_edited(asking: Asking, world: World) -> None:
     request = await asking.ask(wait=True)
     await world.ingest.handle(edit(asking.root, f"{BOT} other"))
@@ -393,6 +499,33 @@ async def test_the_card_of_a_live_call_says_that_its_message_was_edited(asking: 
 def four_eyes(world: World) -> World:
     """A world whose operator wants everybody's approval but the requesters'."""
     return world.governed_by(OperatingPolicy(decisions=(DecisionRule(policy=FOUR_EYES),)))
+
+
+def handing_on(world: World, how: str, worker: str) -> Callable[[RunInput], Events]:
+    """A run that makes a task of its message."""
+
+    async def hands_on(run: RunInput) -> Events:
+        (row,) = await world.rows("SELECT token, agent_id FROM leases WHERE ended_at IS NULL")
+        own = await world.database.read(agents.by_id, row["agent_id"])
+        assert own is not None
+        caller = Caller(agent=own, lease_token=row["token"])
+        if how == "created":
+            await world.services.tasks.create(caller, brief("Deploy."), agent=worker)
+        else:
+            await world.services.delegations.delegate(caller, run.messages[0].id, worker, brief("Deploy."))
+        yield Finished()
+
+    return hands_on
+
+
+async def asked_by(world: World, name: str) -> HumanRequest:
+    """The question of an agent, once it is open."""
+
+    async def look() -> list[HumanRequest]:
+        return [one for one in await world.services.requests.latest(RequestStatus.OPEN, 10) if one.agent == name]
+
+    (found,) = await wait_until(look, what=f"{name} asks")
+    return found
 
 
 @asynccontextmanager

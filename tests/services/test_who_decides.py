@@ -28,6 +28,7 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.store import agents, requests
+from tests.services.test_homes import Tabs
 from tests.services.test_requests import APPROVAL, FORM, PUSH, Asking
 from tests.support.conversing import status
 from tests.support.live import Scripted, ends, hired, playing, says
@@ -109,6 +110,10 @@ async def test_of_a_bundle_only_its_member_decides_and_their_rejection_ends_it(a
     request = await asking.ask(**GRANTABLE)
     assert request.requesters == ("UG1", "U1")
     await refused(asking, request, "UG1")
+    tabs = Tabs(allowing)
+    for person, count in (("UG1", 0), ("U1", 1)):  # Home lists what somebody may decide
+        await tabs.open(person)
+        assert len(tabs.last.decisions) == count
     assert (await asking.decide(request, D.REJECT, by="U1")).status is RequestStatus.REJECTED
 
 

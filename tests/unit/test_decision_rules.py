@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from swarm.domain.decision_rules import asked_policy, eligible_people, grant_counts, may_cover, why_not
+from swarm.domain.answers.events import Asked
+from swarm.domain.answers.questions import request_of
+from swarm.domain.decision_rules import asked_policy, check_new, eligible_people, grant_counts, may_cover, why_not
+from swarm.domain.errors import Invalid
 from swarm.domain.model.grants import Grant, GrantCovers, GrantScope
-from swarm.domain.model.requests import BY_REQUESTER, OPERATOR, DecisionPolicy
+from swarm.domain.model.requests import (
+    BY_REQUESTER,
+    OPERATOR,
+    DecisionPolicy,
+    FieldType,
+    FormField,
+    NewRequest,
+    Option,
+)
 from tests.support.human_requests import human_request
 
 MEMBERS = {"S1": frozenset({"U3", "G3"}), "S404": None}
@@ -125,3 +137,24 @@ def test_where_a_grant_counts(
     )  # fmt: skip
     request = human_request(policy=policy, requesters=requesters)
     assert grant_counts(grant, request, given, by_members=by_members) is counts
+
+
+@pytest.mark.req("HITL-10")
+@pytest.mark.parametrize("blank", ["", " \n", "\u200b", "\u2800", "\u3164\u00ad", "\u202e \ufeff\u3000", "\U000e0041"])
+def test_what_shows_nothing_is_empty(blank: str) -> None:
+    def problems(**new: Any) -> set[str]:
+        try:
+            check_new(NewRequest(**{"key": "k", "title": "May I?", **new}))
+        except Invalid as wrong:
+            return set(wrong.fields)
+        return set()
+
+    assert problems(title=blank) == {"title"}
+    assert problems(fields=(FormField(name=blank),)) == {"fields"}
+    choice = FormField(name="f", type=FieldType.SELECT)
+    unseen, labelled = Option(value=blank, label=blank), Option(value=blank, label="Nothing")
+    assert problems(fields=(replace(choice, options=(unseen,)),)) == {"fields.f"}
+    assert problems(fields=(replace(choice, options=(labelled,)),)) == set()
+    assert (Option(value="v", label=blank).title, FormField(name="n", label=blank).title) == ("v", "n")
+    assert human_request(prompt=blank).question == ""
+    assert request_of(Asked(id="i", prompt=f"{blank}\nSure?"), "k").title == "Sure?"

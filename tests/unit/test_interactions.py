@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,19 +13,16 @@ from hypothesis import strategies as st
 
 from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION, STOP_TASK_ACTION
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, Option, options
-from swarm.slack.form_fields import BACK_ACTION, block_id_of, key_of
+from swarm.slack.form_fields import BACK_ACTION, block_id_of, key_of, typed_values
 from swarm.slack.incoming.interactions import (
     FormBack,
-    FormClosed,
     FormSubmitted,
     OptionsWanted,
     RequestPressed,
     interaction,
-    values_of,
 )
-from swarm.slack.outgoing.request_cards import request_blocks
 from tests.support.every import every
-from tests.support.human_requests import REQUEST_ID, human_request
+from tests.support.human_requests import REQUEST_ID
 
 pytestmark = pytest.mark.req("HITL-02")
 
@@ -45,13 +43,15 @@ PRESS: dict[str, Any] = {
     "container": {"type": "message", "message_ts": "1700000000.000200", "thread_ts": "1700000000.000100"},
     "channel": {"id": "C1"},
     "state": STATE,
-    "actions": [{"type": "button", "action_id": f"{DECIDE_ACTION}approve", "value": REQUEST_ID, "action_ts": "1.0"}],
+    "actions": [
+        {"type": "button", "action_id": f"{DECIDE_ACTION}approve", "value": REQUEST_ID, "block_id": "v1:grants"}
+    ],
 }
 VIEW: dict[str, Any] = {
     "id": "V1",
     "hash": "h.1",
     "callback_id": FORM_ACTION,
-    "private_metadata": json.dumps({"request": REQUEST_ID, "page": 2, "decision": "edit"}),
+    "private_metadata": json.dumps({"request": REQUEST_ID, "page": 2, "decision": "edit", "seen": "v1"}),
     "app_installed_team_id": "T1",
     "state": STATE,
 }
@@ -72,6 +72,7 @@ SEARCH: dict[str, Any] = {
 }
 IN_FORM: dict[str, Any] = {
     "request_id": REQUEST_ID,
+    "seen": "v1",
     "page": 2,
     "decision": HumanDecision.EDIT,
     "person": "U1",
@@ -106,6 +107,7 @@ def test_a_press_names_the_request_the_decision_the_person_the_place_and_the_val
         message_ts="1700000000.000200",
         thread_ts="1700000000.000100",
         trigger_id="123.456.abc",
+        seen="v1",
         values=VALUES,
     )
 
@@ -138,7 +140,6 @@ def test_a_press_that_lacks_what_every_press_has_is_none(path: tuple[str, ...], 
 @pytest.mark.req("HITL-05")
 def test_what_happens_in_a_form_names_its_request_page_decision_and_values() -> None:
     assert interaction(SUBMISSION) == FormSubmitted(**IN_FORM)
-    assert interaction(SUBMISSION | {"type": "view_closed"}) == FormClosed(**IN_FORM)
     assert interaction(BACK) == FormBack(**IN_FORM, view_id="V1", view_hash="h.1")
 
 
@@ -184,11 +185,16 @@ def test_what_is_not_about_a_request_is_none(body: object) -> None:
 
 
 @pytest.mark.req("HITL-05")
-def test_a_search_in_a_menu_names_the_request_of_its_form_or_of_its_card() -> None:
+def test_a_search_in_a_menu_names_the_request_of_its_form() -> None:
     expected = {"request_id": REQUEST_ID, "key": "a", "query": "wor", "person": "U1"}
     assert interaction(SEARCH) == OptionsWanted(**expected, decision=HumanDecision.EDIT)
-    card = {"blocks": request_blocks(human_request())}
-    assert interaction({**SEARCH, "view": None, "message": card}) == OptionsWanted(**expected, decision=None)
+
+
+def values_of(state: object, fields: Sequence[FormField]) -> dict[str, Any]:
+    """What was entered into these fields."""
+    found = interaction({**PRESS, "state": state})
+    assert isinstance(found, RequestPressed)
+    return typed_values(found.values, fields)
 
 
 FIELDS = (

@@ -117,13 +117,13 @@ def test_an_open_request_says_what_is_asked_by_whom_who_may_decide_and_until_whe
     [
         (DecisionPolicy(), "U1", "the operator may decide"),
         (DecisionPolicy(requester=True), None, "the operator may decide"),
-        (DecisionPolicy(requester=True, users=("U2",)), "U1", "<@U1> and <@U2> may decide"),
+        (DecisionPolicy(requester=True, users=("U2",)), "U1", "<@U1> or <@U2> may decide"),
         (DecisionPolicy(groups=("S1TEAM",)), "U1", "<!subteam^S1TEAM> may decide"),
-        (DecisionPolicy(not_requester=True), "U1", "any member but <@U1> may decide"),
+        (DecisionPolicy(not_requester=True), "U1", "another member of this workspace may decide"),
         (DecisionPolicy(not_requester=True, users=("U1", "U2")), "U1", "<@U2>, but not <@U1>, may decide"),
         (DecisionPolicy(users=("<!channel>",)), None, "&lt;!channel&gt; may decide"),
         (DecisionPolicy(users=("U1",), veto=True), None, "one rejection ends it"),
-        (DecisionPolicy(users=tuple(f"U{n}" for n in range(10, 40))), None, "<@U19> and 20 others may decide"),
+        (DecisionPolicy(users=tuple(f"U{n}" for n in range(10, 40))), None, "<@U14> or 25 others may decide"),
     ],
 )
 @pytest.mark.req("HITL-02")
@@ -232,7 +232,8 @@ def test_an_edit_shows_its_path_and_a_diff() -> None:
         ("a\n", "b", "@@ -1,1 +1,1 @@\n-a\n+b\n(now without a line break at the end)"),
         ("a\n", "a\n\n", "@@ -1,1 +1,2 @@\n a\n+\n"),
         ("a\n", "a\n", "(no change)"),
-        (None, "", "File: p (new)\n(no change)"),
+        ("", "", "File: p\n(no change)"),
+        (None, "", "File: p (new, empty file)\n"),
     ],
 )
 def test_a_line_break_at_the_end_is_no_line_of_its_own(old: str | None, new: str, shown: str) -> None:
@@ -248,6 +249,10 @@ def test_a_line_break_at_the_end_is_no_line_of_its_own(old: str | None, new: str
         ({"tool": deploy(text="x" * 2_500)}, [FORM_ACTION, "reject"]),
         ({"tool": deploy(**{f"k{n}": n for n in range(37)})}, ["approve", "edit", "reject"]),  # 40 lines
         ({"tool": deploy(**{f"k{n}": n for n in range(38)})}, [FORM_ACTION, "reject"]),
+        ({"prompt": "\n".join(["x" * 161] * 13)}, ["approve", "reject"]),  # 39 lines, as they are wrapped
+        ({"prompt": "\n".join(["x" * 161] * 14)}, [FORM_ACTION, "reject"]),
+        ({"prompt": "\n".join(["\u6f22" * 81] * 13)}, ["approve", "reject"]),
+        ({"prompt": "\n".join(["\u6f22" * 81] * 14)}, [FORM_ACTION, "reject"]),
         ({"tool": deploy(password="correct horse")}, [FORM_ACTION, "reject"]),
         ({"tool": deploy(token="a;rm -rf /")}, [FORM_ACTION, "reject"]),
         ({"tool": deploy(command=f"echo {TOKEN} && ls")}, ["approve", "edit", "reject"]),
@@ -266,6 +271,15 @@ def test_approve_stands_on_a_card_only_beside_everything(more: dict[str, Any], b
     expected = [*buttons_, *(["approve_always"] if "approve" in buttons_ and "tool" in more else [])]
     assert [one.removeprefix(DECIDE_ACTION) for one in found] == expected
     assert FORM_ACTION not in found or found[FORM_ACTION]["text"]["text"] == "Read and decide"
+
+
+@pytest.mark.req("HITL-10")
+@every("link", ["<https://evil.test/x|click>", "[click](https://evil.test/x)", "<mailto:a@evil.test|click>"])
+def test_a_notification_says_where_a_link_leads(link: str) -> None:
+    shown = request_text(human_request(title=f"See {link}", prompt=f"Or {link}?"))
+    assert shown.count("click (") == 2
+    assert shown.count("evil.test") == 2
+    assert "|click" not in shown
 
 
 @pytest.mark.req("HITL-10")

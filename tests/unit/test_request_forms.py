@@ -24,7 +24,7 @@ from swarm.domain.model.requests import (
     Option,
     options,
 )
-from swarm.domain.shown_requests import has_read, reading_pages, with_page_read
+from swarm.domain.shown_requests import has_read, reading_pages, version, with_page_read
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.form_inputs import suggestions
 from swarm.slack.outgoing.request_forms import (
@@ -86,7 +86,8 @@ def test_a_long_form_has_pages_of_twenty_fields_that_know_their_request() -> Non
     assert [page["submit"]["text"] for page in (first, second, third)] == ["Next", "Next", "Send"]
     assert [actions(page) for page in (first, second, third)] == [[], [BACK_ACTION], [BACK_ACTION]]
     assert {page["callback_id"] for page in (first, second, third)} == {FORM_ACTION}
-    assert json.loads(second["private_metadata"]) == {"request": REQUEST_ID, "page": 2, "decision": "answer"}
+    metadata = {"request": REQUEST_ID, "page": 2, "decision": "answer", "seen": version(LONG)}
+    assert json.loads(second["private_metadata"]) == metadata
 
 
 def test_one_page_has_a_title_of_ours_and_an_approval_approves() -> None:
@@ -165,13 +166,15 @@ def test_the_arguments_of_a_tool_can_be_changed_in_a_form() -> None:
 
 @pytest.mark.req("HITL-04")
 def test_long_and_secret_arguments_are_not_in_the_form_and_stay_as_they_are() -> None:
-    asked = edit(to="live", text="x" * 3_001, key=TOKEN, password="hunter2hunter2")
-    assert unchangeable(asked) == ("text", "key", "password")
+    inner = {"name": "db", "password": "hunter2"}
+    asked = edit(to="live", text="x" * 3_001, key=TOKEN, password="hunter2hunter2", inner=inner, all=[inner])
+    assert unchangeable(asked) == ("text", "key", "password", "inner", "all")
     read = len(reading_pages(asked))
     made = view(form_view(asked, read + 1, {}, decision=_D.EDIT))
     assert (read, names(made)) == (1, ["field:to"])
-    assert "stay as they are: text, key, password" in json.dumps(made)
+    assert "stay as they are: text, key, password, inner, all" in json.dumps(made)
     assert TOKEN not in json.dumps(made)
+    assert "hunter2" not in json.dumps(made)
     assert asked.tool is not None
     _, given = split_values(asked, {"to": "test"})
     assert changed_arguments(asked.tool, given)[0] == {**asked.tool.arguments, "to": "test"}

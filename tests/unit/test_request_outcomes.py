@@ -73,7 +73,7 @@ def test_a_withdrawn_request_names_who_withdrew_it(reason: str | None, shown: st
         (ended_request(_R.APPROVED, answer("operator")), "✋ May I deploy? Approved by the operator"),
         (
             ended_request(_R.APPROVED, answer("U1", _D.APPROVE_ALWAYS)),
-            "✋ May I deploy? Always allowed by <@U1>",
+            "✋ May I deploy? Approved by <@U1>, who always allowed it",
         ),
         (
             ended_request(_R.ANSWERED, *ENDS[_R.ANSWERED], title="Ask <@U2>"),

@@ -74,16 +74,16 @@ class _Requests(Protocol):
         ...
 
     def invoke(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns the request for a run with a single complete answer; None if the dialect does not support it."""
-        ...
+        """Returns the request for a run with a single complete answer; None: the stream is collected instead."""
+        return None
 
     def cancel(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns the request that stops a run; None if closing the connection is the only way."""
-        ...
+        """Returns the request that stops a run; None: the agent detects the closed connection."""
+        return None
 
     def askable(self, asked: Interrupted) -> Interrupted:
         """Returns the questions of a run with the decisions that the agent can be told."""
-        ...
+        return asked
 
     def health(self) -> AgentRequest:
         """Returns the request that checks whether the agent is reachable."""
@@ -99,7 +99,7 @@ def requests_of(agent: RemoteAgent) -> _Requests:
     return _CaipeRequests(agent) if agent.dialect is Dialect.CAIPE else _AguiRequests(agent)
 
 
-class _AguiRequests:
+class _AguiRequests(_Requests):
     """AG-UI 1.0: one address, and a ``RunAgentInput`` with all data. https://docs.ag-ui.com/sdk/python/core/types"""
 
     def __init__(self, agent: RemoteAgent) -> None:
@@ -123,18 +123,6 @@ class _AguiRequests:
         body = _json(asked.model_dump(mode="json", by_alias=True))
         return AgentRequest(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
 
-    def invoke(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns None: the stream is collected instead."""
-        return None
-
-    def cancel(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns None: the agent detects the closed connection."""
-        return None
-
-    def askable(self, asked: Interrupted) -> Interrupted:
-        """Returns the questions as they are, because each offers what its form of answer can tell."""
-        return asked
-
     def health(self) -> AgentRequest:
         """Returns a GET request. AG-UI has no health check, so any response shows that the agent is running."""
         return AgentRequest(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
@@ -153,7 +141,7 @@ class _AguiRequests:
         )
 
 
-class _CaipeRequests:
+class _CaipeRequests(_Requests):
     """CAIPE's chat API. A key that does not apply is omitted, never null. The message contains only the person's text,
     unless the settings prepend the thread.
 

@@ -26,6 +26,7 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ToolRequest,
 )
+from swarm.domain.text.characters import is_blank
 
 TOOL_CALL: Final = "toolCall"
 """The key of the waiting tool call in `Asked.raw`: ``{"id", "name", "arguments"}``. A resume has to repeat this
@@ -203,8 +204,8 @@ def _title(asked: Asked) -> str:
     """Returns a heading. A request for a tool is named after the tool, others by the first line of the question."""
     if asked.tool:
         return f"May I use {asked.tool.name}?"[:MAX_TITLE_CHARACTERS]
-    first = next((line.strip() for line in asked.prompt.splitlines() if line.strip()), asked.reason)
-    return (first if 0 < len(first) <= MAX_TITLE_CHARACTERS else "A question") or "A question"
+    first = next((line.strip() for line in asked.prompt.splitlines() if not is_blank(line)), asked.reason)
+    return "A question" if is_blank(first) or len(first) > MAX_TITLE_CHARACTERS else first
 
 
 def tool_request(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> ToolRequest:

@@ -34,7 +34,7 @@ class InboxStatus(StrEnum):
         unread → claimed                     claim
         claimed → responded                  respond
         claimed → delegated                  delegate
-        claimed | waiting → dismissed        dismiss
+        unread | claimed | waiting → dismissed   dismiss
         claimed → unread                     lose, release
         claimed → waiting                    ask
         waiting → unread                     answer
@@ -88,7 +88,7 @@ INBOX_TRANSITIONS: Final = {
     InboxStep.CLAIM: step(_S.UNREAD, to=_S.CLAIMED),
     InboxStep.RESPOND: step(_S.CLAIMED, to=_S.RESPONDED),
     InboxStep.DELEGATE: step(_S.CLAIMED, to=_S.DELEGATED),
-    InboxStep.DISMISS: step(_S.CLAIMED, _S.WAITING, to=_S.DISMISSED),
+    InboxStep.DISMISS: step(_S.UNREAD, _S.CLAIMED, _S.WAITING, to=_S.DISMISSED),
     InboxStep.LOSE: step(_S.CLAIMED, to=_S.UNREAD),
     InboxStep.RELEASE: step(_S.CLAIMED, to=_S.UNREAD),
     InboxStep.ASK: step(_S.CLAIMED, to=_S.WAITING),

@@ -17,6 +17,7 @@ import orjson
 
 from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
+from swarm.domain.text.characters import is_blank
 from swarm.domain.tool_names import tool_key
 
 EXPIRES_SECONDS: Final = 24 * 3600
@@ -62,6 +63,11 @@ class Option:
     value: str
     label: str = ""
 
+    @property
+    def title(self) -> str:
+        """The label, or the value if there is none."""
+        return self.value if is_blank(self.label) else self.label
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FormField:
@@ -86,7 +92,7 @@ class FormField:
     @property
     def title(self) -> str:
         """The label, or the name if there is none."""
-        return self.label or self.name
+        return self.name if is_blank(self.label) else self.label
 
 
 def options(*values: str) -> tuple[Option, ...]:
@@ -317,10 +323,7 @@ class Decide:
     arguments: Mapping[str, Any] | None = None
     team: str | None = None  # the person's workspace, if Slack reports it
     for_everybody: bool = False  # a grant that this decision gives covers everybody's work
-
-    @property
-    def by_operator(self) -> bool:
-        return self.person == OPERATOR
+    seen: str | None = None  # the version that was shown to the person; None: the version as it is now
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -404,7 +407,7 @@ class HumanRequest:
     @property
     def question(self) -> str:
         """The prompt, unless the title says the same."""
-        return "" if self.prompt.strip() == self.title else self.prompt
+        return "" if is_blank(self.prompt) or self.prompt.strip() == self.title else self.prompt
 
     @property
     def digest(self) -> str | None:

@@ -67,6 +67,8 @@ _UNSEEN: Final = re.compile(
 )
 """What `marked` names: also blanks beyond ASCII, private characters, and the bracket that opens its own marks."""
 
+_BLANK: Final = re.compile(f"[{_BREAKS}{_IGNORED}\\ud800-\\udfff\\u2800]")
+
 _STACK: Final = re.compile(r"[^\w\x00-\x7f]{5,}")
 _MAX_STACK: Final = 4
 """The maximum number of marks on one letter, which `marked` leaves. More of them cover the lines around."""
@@ -94,6 +96,11 @@ def strip_invisible(text: str) -> str:
     if text.isascii() and text.isprintable():  # several times as fast as the search
         return text
     return _stripped(text, "")
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text shows nothing."""
+    return not _BLANK.sub("", text).strip()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

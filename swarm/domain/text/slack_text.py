@@ -251,6 +251,20 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
     return _USER.sub(lambda found: "@" + _NOT_IN_JSON.sub("", names.get(found.group(1)) or found.group(1)), text)
 
 
+def with_targets(text: str) -> str:
+    """Returns a text in which every link says where it leads, beside its label."""
+
+    def spelled(found: re.Match[str]) -> str:
+        link = _LINK.fullmatch(unescape(found[1]))
+        return _beside(link["label"] or "", link["url"]) if link else found[0]
+
+    return MARKDOWN_LINK.sub(lambda found: _beside(found["shown"], found["target"]), _TOKEN.sub(spelled, text))
+
+
+def _beside(label: str, url: str) -> str:
+    return url if label.strip() in ("", url) else f"{label.strip()} ({url})"
+
+
 def without_leading_mention(text: str) -> str:
     """Returns readable text without a leading mention; other people appear by id."""
     return readable(_ADDRESSED.sub("", text), {})

@@ -1,10 +1,10 @@
 """The entry point for what people do about requests: presses of a card's buttons, and forms.
 
 Who may act: `swarm.services.requests.deciding` decides that at the moment of the decision, from the stored record;
-nothing in a payload but the person, the request's id and the entered values counts. A form is opened before the
-acknowledgement, because its trigger is valid for three seconds, and only for who may decide. Everybody may read what
-does not fit on a card; which pages somebody who may decide has been shown is stored, in order. Refusals are shown only
-to the person.
+nothing in a payload but the person, the request's id, what was shown and the entered values counts. A form is opened
+before the acknowledgement, because its trigger is valid for three seconds, and only for who may decide. Everybody may
+read what does not fit on a card; which pages somebody who may decide has been shown is stored, in order. Refusals are
+shown only to the person.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 import structlog
 from slack_bolt.response import BoltResponse
 
-from swarm.domain.access import Me
 from swarm.domain.button_actions import ARGUMENTS_ACTION, FORM_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RateLimited, SwarmError
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, Outdated, RateLimited, SwarmError
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import Decide, EntryPoint, FormField, HumanDecision, HumanRequest
-from swarm.domain.shown_requests import has_read, pages_read, reading_pages, with_page_read
+from swarm.domain.shown_requests import has_read, pages_read, reading_pages, version, with_page_read
 from swarm.domain.text.slack_text import mentioned_ids, safe
+from swarm.services.requests.deciding import RequestDecisions
 from swarm.slack.form_fields import block_id_of, key_of, typed_values
 from swarm.slack.incoming.fields import JsonObject
 from swarm.slack.incoming.interactions import (
     FormBack,
-    FormClosed,
     FormSubmitted,
     OptionsWanted,
     RequestPressed,
     interaction,
 )
 from swarm.slack.outgoing.form_inputs import suggestions
+from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.request_forms import (
     argument_key,
     form_decision,
@@ -46,12 +46,6 @@ from swarm.slack.outgoing.request_forms import (
     message_view,
     split_values,
 )
-
-Place = tuple[str, str]
-"""The channel and the timestamp of the message with the pressed button."""
-
-_Shown = tuple[HumanRequest, dict[str, Any]]
-"""A request, and what a person has entered so far."""
 
 UNKNOWN_BUTTON_TEXT: Final = "This button is not known any more, so nothing has happened."
 NOT_OPENED_TEXT: Final = "The form could not be opened. Press again."
@@ -67,36 +61,10 @@ _REFUSALS: Final = (Conflict, Forbidden, NotFound, RateLimited)
 _log = structlog.get_logger(__name__)
 
 
-class _Slack(Protocol):
-    """The part of the gateway that this entry point needs."""
-
-    async def identify(self) -> Me: ...
-
-    async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None: ...
-
-    async def open_view(self, trigger_id: str, view: JsonObject) -> bool: ...
-
-    async def update_view(self, view_id: str, view_hash: str, view: JsonObject) -> bool: ...
-
-
-class _Decisions(Protocol):
-    """The use case behind this entry point; `swarm.services.requests.deciding.RequestDecisions` says what it does."""
-
-    async def show(self, request_id: str, person: str, place: Place | None = None) -> _Shown: ...
-
-    async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest: ...
-
-    async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None: ...
-
-    async def fill_in(self, wish: Decide, place: Place | None = None) -> _Shown: ...
-
-    async def note_attempt(self, person: str, request_id: str, outcome: str) -> None: ...
-
-
 class RequestDoor:
     """Handles the payloads about requests. Everything is acknowledged after it is stored."""
 
-    def __init__(self, gateway: _Slack, decisions: _Decisions) -> None:
+    def __init__(self, gateway: Gateway, decisions: RequestDecisions) -> None:
         self._gateway = gateway
         self._decisions = decisions
 
@@ -111,8 +79,6 @@ class RequestDoor:
                 return await self._went_back(back)
             case OptionsWanted() as wanted:
                 return await self._suggested(wanted)
-            case FormClosed():
-                return BoltResponse(status=200)
             case None:
                 return None
 
@@ -145,7 +111,8 @@ class RequestDoor:
         if press.values and press.decision is not HumanDecision.REJECT:
             request, _ = await self._decisions.show(press.request_id, press.person, press.place)
             values = typed_values(press.values, request.fields)
-        wish = replace(_wish(press, press.decision), values=values, for_everybody=press.for_everybody)
+        wish = _wish(press, press.decision)
+        wish = replace(wish, seen=press.seen, values=values, for_everybody=press.for_everybody)
         try:
             await self._decisions.decide(wish, press.place)
         except NotRead:  # the card was shown before there was anything to read
@@ -208,6 +175,8 @@ class RequestDoor:
         is_reader = to_read and not await self._may_decide(form, decision)
         if is_reader and form.page < len(reading_pages(request, reveals=False)):
             return _show(form_view(request, form.page + 1, {}, decision=decision, may_decide=False))
+        if form.seen != version(request):
+            raise Outdated
         found = form_pages(request, decision)
         if decision not in request.decisions or form.page > len(found):
             return await self._tampered(form, f"a form for {decision}, page {form.page}")
@@ -238,7 +207,7 @@ class RequestDoor:
         own, arguments = split_values(request, values) if decision is HumanDecision.EDIT else (values, None)
         names = {field.name for field in request.fields}
         given = {name: value for name, value in own.items() if name in names} or None
-        wish = replace(_wish(form, decision), values=given, arguments=arguments)
+        wish = replace(_wish(form, decision), seen=form.seen, values=given, arguments=arguments)
         try:
             await self._decisions.decide(wish)
         except Invalid as error:
@@ -249,6 +218,8 @@ class RequestDoor:
     async def _went_back(self, back: FormBack) -> BoltResponse:
         try:
             request, drafts = await self._decisions.show(back.request_id, back.person)
+            if back.seen != version(request):
+                raise Outdated
             decision = back.decision or form_decision(request)
             to_read = len(reading_pages(request))
             if to_read and not await self._may_decide(back, decision):

@@ -30,7 +30,7 @@ from swarm.domain.routing import Change, RoutingOutcome, names_swarm
 from swarm.domain.text.fingerprints import turned_resolved
 from swarm.services.intake.decisions import Routing
 from swarm.services.intake.posted import Posted, PostedMessages
-from swarm.services.requests.held import withdraw_edited
+from swarm.services.requests.held import lock_asking, withdraw_edited
 from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.rules.task_threads import concerned
@@ -137,6 +137,8 @@ class Ingest:
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
             return NOTHING_MISSING  # a late event with an outdated text
+        if thread:
+            lock_asking(tx, thread)
         inbox_messages = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.own_text, self._me):
             transcript.keep(tx, team, [self._posted.marked(message)])

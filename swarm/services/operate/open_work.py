@@ -20,6 +20,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.shown_requests import notified_title
 from swarm.domain.text.slack_text import without_leading_mention
 from swarm.services.operate.agents import read_team
+from swarm.services.requests.asking import eligible_now
 from swarm.services.rules.participants import may_use, read_roster
 from swarm.store import agents, requests
 from swarm.store.admin import open_counts
@@ -118,6 +119,7 @@ def decisions_wanted(
         )
         for request in found
         if person in (eligible_people(request.policy, request.requesters, members) or ())
+        and person in (eligible_now(tx, request, members) or ())  # strangers who have asked may not
         and all(answer.person != person for answer in request.answers)
     ]
 

@@ -66,7 +66,11 @@ EDITED: Final = "the message that asked was edited"
 JOINED: Final = "the same was asked before for other work, and ended there: {outcome}. That allows nothing here"
 """Why a request has ended that had joined another one."""
 
-_AGAIN: Final = {InboxStatus.RESPONDED: InboxStep.RERUN, InboxStatus.DEAD: InboxStep.RETRY}
+_AGAIN: Final = {
+    InboxStatus.RESPONDED: InboxStep.RERUN,
+    InboxStatus.DEAD: InboxStep.RETRY,
+    InboxStatus.DELEGATED: InboxStep.DECLINE,
+}
 _DECIDED: Final = "people have decided"
 _COMES_AGAIN: Final = frozenset(
     {InboxStatus.CLAIMED, InboxStatus.UNREAD, TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.UNASSIGNED}
@@ -140,24 +144,33 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
 def ask_during_run(
     tx: Transaction, run_id: str, tool: str, new: NewRequest, operating_policy: OperatingPolicy
 ) -> HumanRequest:
-    """Asks a question of a run whose call of a tool waits for the answer. The operator's rules replace its policy.
+    """Asks a question of a run whose call of a tool waits for the answer. See `ask_live`.
 
-    Raises Conflict if the run is over, or if nobody in its thread waits for it.
+    Raises Conflict also if nobody in its thread waits for it.
     """
     found = runs.get(tx, run_id)
     if found is None or found.thread_id is None or found.requester is None:
         raise Conflict("Nobody can be asked here, because the run does not answer a person in a thread.")
-    thread = threads.locked(tx, found.thread_id)
+    return ask_live(tx, found, tool, replace(new, key=f"run:{run_id}:live:{new_id()}"), operating_policy)
+
+
+def ask_live(
+    tx: Transaction, found: Run, tool: str, new: NewRequest, operating_policy: OperatingPolicy
+) -> HumanRequest:
+    """Asks a question of a run that waits for the answer. The operator's rules for the tool replace its policy.
+
+    Raises Conflict if the run is over, or if people cannot be asked.
+    """
+    thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     check_may_show(thread, "people cannot be asked")
     lease = leases.by_token(tx, found.lease_token)
-    run = runs.locked(tx, run_id)
+    run = runs.locked(tx, found.id)
     is_running = run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is None
     if run is None or not is_running or not leases.holds(lease):
         raise Conflict("The run has ended, so nobody can be asked.")
     agent = agents.names(tx).get(run.agent_id, "")
-    policy = operating_policy.decision_policy(agent, thread.channel, tool, new.policy)
-    key = f"run:{run.id}:live:{new_id()}"
-    return ask(tx, replace(new, key=key, policy=policy), waiting_of(run, Asker.LIVE))
+    policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool, new.policy)
+    return ask(tx, replace(new, policy=policy), waiting_of(run, Asker.LIVE))
 
 
 def waiting_of(run: Run, asker: Asker) -> Waiting:
@@ -194,12 +207,8 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
 
     Under four eyes also who waits for an approval of the same tool: other arguments must not make them a second pair.
     """
-    messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in waiting.inbox_message_ids]
-    task = tasks.get(tx, waiting.task_id) if waiting.task_id else None
-    for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
-        began = (above.inbox_message_id,) if above.inbox_message_id else _creating(tx, above)
-        messages += [inbox.get(tx, inbox_message_id) for inbox_message_id in began]
-        messages += inbox.of_task(tx, above.id, InboxStatus.DELEGATED)
+    ids = (*waiting.inbox_message_ids, *leading_to(tx, waiting.task_id))
+    messages = (inbox.get(tx, inbox_message_id) for inbox_message_id in ids)
     people = [*people_of(tx, filter(None, messages)), *waiting.requesters]
     tool = _tool_of(new)
     for earlier in requests.unapproved(tx, waiting, tx.now - UNAPPROVED_SECONDS * SECOND) if tool else ():
@@ -208,13 +217,25 @@ def _requesters(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[str
     return tuple(dict.fromkeys(people))
 
 
-def _creating(tx: Transaction, task: Task) -> tuple[str, ...]:
-    """Returns the messages of the run that created a task, if a run of the coordinator did."""
+def leading_to(tx: Transaction, task_id: str | None) -> list[str]:
+    """Returns the messages that led to a task, by their ids: it was made of them, or during their run, or a task above
+    it was.
+    """
+    ids: list[str] = []
+    task = tasks.get(tx, task_id) if task_id else None
+    for above in [task, *task_queries.ancestors(tx, task.parent_id)] if task else ():
+        ids += (above.inbox_message_id,) if above.inbox_message_id else _creating(tx, above)
+        ids += [message.id for message in inbox.of_task(tx, above.id, InboxStatus.DELEGATED)]
+    return ids
+
+
+def _creating(tx: Transaction, task: Task) -> Sequence[str]:
+    """Returns the messages of the work during which a task was created; a polling agent's while its lease is kept."""
     for run in runs.of_thread(tx, task.thread_id) if task.thread_id else ():
         ended_at = tx.now if run.ended_at is None else run.ended_at
         if run.agent_id == task.created_by and run.started_at <= task.created_at <= ended_at:
             return run.inbox_message_ids
-    return ()
+    return inbox.held_at(tx, task.thread_id, task.created_by, task.created_at) if task.thread_id else ()
 
 
 def _is_same_question(before: HumanRequest, new: NewRequest) -> bool:
@@ -404,19 +425,26 @@ def dismiss(tx: Transaction, thread: Thread, cancelled: Sequence[HumanRequest], 
         refresh_lane(tx, request)
 
 
-def note_all_accepted(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> None:
-    """Records at the end of a run whether it has received the decisions on its work, and which work is due then."""
-    found = requests.of_work(tx, run.task_id or run.trigger_id)
-    for request in [one for one in found if note_accepted(tx, one)]:
-        if request.status is RequestStatus.CANCELLED and request.reason == EDITED:
+def note_all_accepted(tx: Transaction, work_id: str, operating_policy: OperatingPolicy) -> None:
+    """Records whether the asker has received the decisions on its work, and which work is due then: after a question
+    that an edit has withdrawn, the new text runs.
+    """
+    found = requests.of_work(tx, work_id)
+    new = [one for one in found if _note_accepted(tx, one)]
+    for request in new:
+        gets_text_itself = request.run_id is None and request.task_id is None  # a polling agent, with the decision
+        if request.status is RequestStatus.CANCELLED and request.reason == EDITED and not gets_text_itself:
             _run_edited(tx, request, operating_policy)
-    if found:
+    if new or any(request.is_open for request in found):
         refresh_lane(tx, found[-1])
 
 
 def _run_edited(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
     """Runs the messages of a withdrawn question again, with their new text, unless they were stopped meanwhile."""
-    for inbox_message_id in sorted(request.inbox_message_ids):
+    task = tasks.get(tx, request.task_id) if request.task_id else None
+    if task and task.status is TaskStatus.CANCELLED:
+        return
+    for inbox_message_id in sorted({*request.inbox_message_ids, *leading_to(tx, request.task_id)}):
         inbox_message = inbox.locked(tx, inbox_message_id)
         step = _AGAIN.get(inbox_message.status) if inbox_message else None
         if inbox_message and step and request.thread_id and inbox.move(tx, step, inbox_message, reason=EDITED):
@@ -430,7 +458,7 @@ def refresh_lane(tx: Transaction, request: HumanRequest) -> None:
         tx.wake(request.agent_id)  # for its notices
 
 
-def note_accepted(tx: Transaction, request: HumanRequest) -> bool:
+def _note_accepted(tx: Transaction, request: HumanRequest) -> bool:
     """Records whether the asker has received a decision, by what became of its work. Returns whether that is known now
     for the first time.
     """

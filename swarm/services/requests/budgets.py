@@ -25,7 +25,6 @@ from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.requests import (
     BY_REQUESTER,
     OPERATOR,
-    Asker,
     DecisionPolicy,
     HumanRequest,
     NewRequest,
@@ -33,11 +32,10 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import person_text
-from swarm.services.requests.asking import ask, waiting_of
+from swarm.services.requests.asking import ask_live
 from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules import task_ends
 from swarm.services.rules.leases import claimed_members, lose, stop
-from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import post_message
 from swarm.store import agents, history, tasks
 from swarm.store.bridge.database import Database
@@ -136,18 +134,9 @@ def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy
 
     Raises Conflict if the run is over, or if people cannot be asked.
     """
-    thread = threads.locked(tx, run.thread_id) if run.thread_id else None
-    check_may_show(thread, "people cannot be asked")
-    lease = leases.by_token(tx, run.lease_token)
-    now = runs.locked(tx, run.id)
-    if now is None or now.stop_requested_at is not None or not leases.holds(lease):
-        raise Conflict("The run has ended, so nobody can be asked.")
-    agent = agents.names(tx).get(run.agent_id, "")
-    channel = thread.channel if thread else None
     key = f"budget:{run.id}:{budget.scope}:{budget.unit}:{budget.next_limit}"
-    question = _question(budget)
-    policy = operating_policy.decision_policy(agent, channel, RULE.format(scope=budget.scope), question.policy)
-    return ask(tx, replace(question, key=key, policy=policy), waiting_of(run, Asker.LIVE))
+    new = replace(_question(budget), key=key)
+    return ask_live(tx, run, RULE.format(scope=budget.scope), new, operating_policy)
 
 
 def _question(budget: UsedBudget) -> NewRequest:
@@ -179,7 +168,8 @@ def settle_budget(tx: Transaction, request: HumanRequest, operating_policy: Oper
 
 def _raise(tx: Transaction, request: HumanRequest, wanted: BudgetRaise) -> None:
     if budget_raises.add(tx, wanted, request.id):
-        reason = f"budget of the {wanted.scope} up to {wanted.limit} {_MILLIONTHS.get(wanted.unit, wanted.unit)}"
+        unit = "millionths of a dollar" if wanted.unit is BudgetUnit.DOLLARS else wanted.unit
+        reason = f"budget of the {wanted.scope} up to {wanted.limit} {unit}"
         history.record(
             tx, "budget.raise", request.id, thread_id=request.thread_id, agent_id=request.agent_id, reason=reason
         )
@@ -224,9 +214,6 @@ def _stop_answer(
     lose(tx, lease.token, LeaseEnd.CANCELLED, why, operating_policy)  # if its messages were answered already
     is_streaming = request.run_id is not None and runs.request_stop(tx, person, run_id=request.run_id) > 0
     return is_streaming or not is_unasked
-
-
-_MILLIONTHS: Final = {BudgetUnit.DOLLARS: "millionths of a dollar"}
 
 
 def _report(

@@ -19,7 +19,17 @@ from swarm.clock import to_iso
 from swarm.domain.access import why_press_refused
 from swarm.domain.decision_rules import GroupMembers, is_named, may_cover, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RateLimited, SwarmError, Unavailable
+from swarm.domain.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotRead,
+    Outdated,
+    RateLimited,
+    SwarmError,
+    Unavailable,
+)
 from swarm.domain.forms import fill
 from swarm.domain.model.grants import GRANTS, AuditKind, GrantCovers
 from swarm.domain.model.requests import (
@@ -38,7 +48,7 @@ from swarm.domain.model.threads import Author, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
-from swarm.domain.shown_requests import has_read, waiting_call
+from swarm.domain.shown_requests import has_read, version, waiting_call
 from swarm.services.requests.asking import eligible_now, ended, lock_work, refresh_cards
 from swarm.services.requests.budgets import settle_budget
 from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT, Standings, limited_since
@@ -121,27 +131,19 @@ class RequestDecisions:
 
         Raises NotFound.
         """
-        request, channel, concerned = await self._database.read(self._wanted, wish, place)
-        if wish.by_operator:
+        request, channel = await self._database.read(self._wanted, wish, place)
+        if wish.person == OPERATOR:
             return request, None, NO_GROUPS.known_members
         if self._standings is None:
             raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
-        person = await self._standings.presser(wish.person, wish.team, channel, concerned)
+        person = await self._standings.presser(wish.person, wish.team, channel, _concerned(request))
         groups = dict.fromkeys(request.policy.groups)
         found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
         return request, person, dict(zip(groups, found, strict=True)).get
 
-    def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
+    def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str]:
         request, _ = _shown(tx, wish.request_id, wish.person, place)
-        return (request, *self._place(tx, request))
-
-    def _place(self, tx: Transaction, request: HumanRequest) -> tuple[str, list[str]]:
-        """Returns the channel of a request, and the agent that a person must be allowed to use for a decision.
-
-        The people whom the request's policy names may decide without being allowed to use the agent.
-        """
-        thread = threads.get(tx, request.thread_id)
-        return thread.channel if thread else "", [] if request.policy.names_people else [request.agent]
+        return request, _channel_of(tx, request)
 
     def _decide(
         self,
@@ -159,12 +161,18 @@ class RequestDecisions:
         if request is None:
             return NotFound(_UNKNOWN)
         refusal = self._refusal(tx, request, wish, person, members)
+        seen = version(shown) if wish.seen is None else wish.seen
+        if refusal is None and not seen == version(shown) == version(request):
+            refresh_cards(tx, request.id)  # also where an earlier update has failed
+            refusal = Outdated()
         if refusal is None:
             if not _is_read(tx, request, wish):
                 return NotRead()
-            if _question(request) != _question(shown):
-                return Conflict("Somebody else has decided in the meantime.", hint="Look at it again, then decide.")
             if isinstance(checked, RequestAnswer):
+                call = waiting_call(request)
+                is_changed = call and checked.arguments is not None and checked.arguments != call.arguments
+                if is_changed and request.is_approved_by_some:
+                    return Conflict(_APPROVED_AS_IT_IS, hint="Approve it as it is, or reject it.")
                 covers = self._covers(tx, request, wish, members)
                 return _stored(tx, request, checked, members, covers, self._operating_policy)
             if isinstance(checked, Invalid):  # a slip in a form is no attempt
@@ -177,26 +185,14 @@ class RequestDecisions:
         self, tx: Transaction, request: HumanRequest, wish: Decide, person: Author | None, members: GroupMembers
     ) -> SwarmError | None:
         """Returns why this decision is not possible now, whatever its values."""
-        if not request.is_open:
-            return Conflict(f"This is decided already: {outcome_text(request)}.")
-        if request.is_late(tx.now):
-            return Conflict("This is too late: the time to decide is over.")
-        if person:
-            channel, concerned = self._place(tx, request)
-            denied = self._operating_policy.denial(person, channel, concerned) if channel else None
-            if denied:
-                return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))
-            is_member = person.standing is Standing.MEMBER
-            reason = why_not(request.policy, request.requesters, person.id, members, is_member=is_member)
-            if reason:
-                return Forbidden(reason) if person.standing else Unavailable(UNVERIFIED_TEXT)
+        channel = _channel_of(tx, request)
+        if refusal := why_refused(tx, request, person, channel, members, self._operating_policy):
+            return refusal
         if wish.decision not in request.decisions:
             return Invalid(
                 f"This request does not allow to {wish.decision.replace('_', ' ')}.",
                 fields={"decision": f"one of {', '.join(request.decisions)}"},
             )
-        if any(answer.person == wish.person for answer in request.answers):
-            return Conflict("You have decided already; somebody else has to decide as well.")
         if wish.decision in GRANTS and self._covers(tx, request, wish, members) is None:
             return Forbidden(_NOT_FOR_ALL if wish.for_everybody else _NOT_YOUR_WORK)
         return None
@@ -213,11 +209,47 @@ class RequestDecisions:
         self, tx: Transaction, request: HumanRequest, wish: Decide, members: GroupMembers
     ) -> GrantCovers | None:
         """Returns whose work a grant by this decision covers; None if the person may not give it."""
-        channel, _ = self._place(tx, request)
+        channel = _channel_of(tx, request)
         tool = request.tool.name if request.tool else None
         rule = self._operating_policy.decision_policy(request.agent, channel or None, tool, DecisionPolicy())
         named = is_named(rule, wish.person, members)
         return may_cover(wish.person, request.requesters, everybody=wish.for_everybody, is_named=named)
+
+
+def _channel_of(tx: Transaction, request: HumanRequest) -> str:
+    thread = threads.get(tx, request.thread_id)
+    return thread.channel if thread else ""
+
+
+def _concerned(request: HumanRequest) -> list[str]:
+    """Returns the agent that a person must be allowed to use for a decision, unless the policy names people."""
+    return [] if request.policy.names_people else [request.agent]
+
+
+def why_refused(
+    tx: Transaction,
+    request: HumanRequest,
+    person: Author | None,
+    channel: str,
+    members: GroupMembers,
+    operating_policy: OperatingPolicy,
+) -> SwarmError | None:
+    """Returns why a person (None: the operator) cannot decide now, whatever the decision; None if they can."""
+    if not request.is_open:
+        return Conflict(f"This is decided already: {outcome_text(request)}.")
+    if request.is_late(tx.now):
+        return Conflict("This is too late: the time to decide is over.")
+    if person:
+        denied = operating_policy.denial(person, channel, _concerned(request)) if channel else None
+        if denied:
+            return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))
+        is_member = person.standing is Standing.MEMBER
+        reason = why_not(request.policy, request.requesters, person.id, members, is_member=is_member)
+        if reason:
+            return Forbidden(reason) if person.standing else Unavailable(UNVERIFIED_TEXT)
+    if any(answer.person == (person.id if person else OPERATOR) for answer in request.answers):
+        return Conflict("You have decided already; somebody else has to decide as well.")
+    return None
 
 
 def _is_read(tx: Transaction, request: HumanRequest, wish: Decide) -> bool:
@@ -263,8 +295,6 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
         edits = _edited(call, wish.arguments or _NOTHING)
         if isinstance(edits, SwarmError):
             return edits
-        if request.is_approved_by_some and dict(edits) != dict(call.arguments):
-            return Conflict(_APPROVED_AS_IT_IS, hint="Approve it as it is, or reject it.")
         arguments = edits
     elif wish.arguments is not None and call and dict(wish.arguments) != dict(call.arguments):
         return Conflict(
@@ -274,12 +304,6 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
     return RequestAnswer(
         person=wish.person, decision=wish.decision, at=0, door=wish.door, values=values, arguments=arguments
     )
-
-
-def _question(request: HumanRequest) -> tuple[object, ...]:
-    """Returns everything with which an answer is compared."""
-    approved = request.is_approved_by_some
-    return request.fields, waiting_call(request), request.decisions, request.entered is None, approved
 
 
 def _edited(tool: ToolRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | SwarmError:

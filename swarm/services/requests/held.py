@@ -17,14 +17,22 @@ from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
 from swarm.domain.model.runs import RunStep
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import NO_GROUPS
 from swarm.domain.request_texts import outcome_text
 from swarm.domain.shown_requests import notified_title
 from swarm.domain.text.slack_text import safe
-from swarm.services.requests.asking import EDITED, cancel, dismiss, lock_work, refresh_cards, release, strangers_of
+from swarm.services.requests.asking import (
+    EDITED,
+    cancel,
+    dismiss,
+    leading_to,
+    lock_work,
+    refresh_cards,
+    release,
+    strangers_of,
+)
 from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.system_messages import post_ephemeral
-from swarm.store import agents, requests
+from swarm.store import agents, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
@@ -71,7 +79,8 @@ def tell_waiting(tx: Transaction, run: Run) -> None:
                 message = SlackMessage(
                     channel=unread.channel, ts=unread.ts, thread_ts=thread.thread_ts, author=author, text=""
                 )
-                _tell(tx, thread, message, request, NO_GROUPS.known_members)
+                members = {group: frozenset([author.id]) for group in request.policy.groups}  # a press tells
+                _tell(tx, thread, message, request, members.get)
 
 
 def _tell(tx: Transaction, thread: Thread, message: SlackMessage, request: HumanRequest, members: GroupMembers) -> None:
@@ -141,21 +150,33 @@ def drop(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPoli
     return DROPPED_TEXT.format(agent=request.agent)
 
 
+def lock_asking(tx: Transaction, thread: Thread) -> None:
+    """Locks a thread that has open questions, and their tasks, before its messages."""
+    found = requests.open_in_thread(tx, thread.id)
+    if found:
+        threads.locked(tx, thread.id)
+    for task_id in sorted({request.task_id for request in found if request.task_id}):
+        tasks.locked(tx, task_id)
+
+
 def withdraw_edited(tx: Transaction, thread: Thread, edited: Collection[InboxMessage]) -> bool:
-    """Withdraws the durable questions of an edited message, so that its new text runs; the cards of other questions say
-    that it was edited. Returns whether it has withdrawn any. The thread and the messages are locked.
+    """Withdraws the durable questions of work that an edited message has led to, so that its new text runs; the cards
+    of live questions say that it was edited. Returns whether it has withdrawn any. `lock_asking` comes before, and the
+    messages are locked.
     """
     is_any, ids = False, {inbox_message.id for inbox_message in edited}
     for request in requests.open_in_thread(tx, thread.id) if ids else ():
-        if not ids & {request.work_id, *request.inbox_message_ids}:
+        if not ids & {request.work_id, *request.inbox_message_ids, *leading_to(tx, request.task_id)}:
             continue
-        if request.asker is Asker.LIVE or request.task_id:
+        if request.asker is Asker.LIVE:
             if requests.remark(tx, request, NOTED_EDIT):
                 refresh_cards(tx, request.id)
             continue
         cancel(tx, request, EDITED)
         agent = agents.by_id(tx, request.agent_id)
-        if agent and agent.reach is Reach.BUILTIN:  # its next run begins with the new text, as after a newer message
+        if (
+            agent and agent.reach is Reach.BUILTIN and not request.task_id
+        ):  # its next run begins with the new text, as after a newer message
             requests.resume(tx, ResumeStep.SEND, request)
             requests.resume(tx, ResumeStep.ACCEPT, request)
         release(tx, request, EDITED)

@@ -6,7 +6,7 @@ The sweep calls this once a second in the elected process. Each request has its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -22,8 +22,7 @@ from swarm.services.requests.asking import (
     deliver_text,
     eligible_now,
     lock_work,
-    note_accepted,
-    refresh_lane,
+    note_all_accepted,
     release,
     why_over,
 )
@@ -47,22 +46,19 @@ async def tend_requests(database: Database, groups: UserGroups, operating_policy
     """Ends the requests whose time is over or whose work has ended, records which decisions were received, and tells
     who may decide.
     """
-    for request in await database.read(requests.to_tell, BATCH):
+    for request in await database.read(requests.due, "to_tell", BATCH):
         await attempt(_tell(database, groups, request), "tend_requests", request=request.id)
-    await _each(database, requests.expired, partial(expire, operating_policy=operating_policy))
-    await _each(database, requests.without_work, _withdraw)
+    await _each(database, "expired", partial(expire, operating_policy=operating_policy))
+    await _each(database, "without_work", _withdraw)
     after = ""
-    while sent := await database.read(requests.sent_after, after, BATCH):
-        await asyncio.gather(*(attempt(database.write(_note_accepted, one.id), "tend_requests") for one in sent))
+    while sent := await database.read(requests.due, "sent", BATCH, after):
+        noted = (database.write(_note_accepted, one.id, operating_policy) for one in sent)
+        await asyncio.gather(*(attempt(one, "tend_requests") for one in noted))
         after = sent[-1].id
 
 
-async def _each(
-    database: Database,
-    find: Callable[[Transaction, int], Sequence[HumanRequest]],
-    act: Callable[[Transaction, str], None],
-) -> None:
-    found = await database.read(find, BATCH)
+async def _each(database: Database, what: requests.Due, act: Callable[[Transaction, str], None]) -> None:
+    found = await database.read(requests.due, what, BATCH)
     await asyncio.gather(*(attempt(database.write(act, one.id), "tend_requests", request=one.id) for one in found))
 
 
@@ -105,7 +101,7 @@ def _withdraw(tx: Transaction, request_id: str) -> None:
         release(tx, request, "its request was withdrawn")  # other messages of the same run may still wait
 
 
-def _note_accepted(tx: Transaction, request_id: str) -> None:
+def _note_accepted(tx: Transaction, request_id: str, operating_policy: OperatingPolicy) -> None:
     request = lock_work(tx, request_id)
-    if request and note_accepted(tx, request):
-        refresh_lane(tx, request)
+    if request:
+        note_all_accepted(tx, request.work_id, operating_policy)

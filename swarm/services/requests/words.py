@@ -11,14 +11,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from swarm.domain.decision_rules import GroupMembers, deciders_text, why_not
-from swarm.domain.model.requests import Decide, EntryPoint, FieldType, FormField, HumanDecision, HumanRequest
+from swarm.clock import SECOND
+from swarm.domain.decision_rules import GroupMembers, deciders_text
+from swarm.domain.model.requests import (
+    Decide,
+    EntryPoint,
+    FieldType,
+    FormField,
+    HumanDecision,
+    HumanRequest,
+)
 from swarm.domain.model.threads import SlackMessage, Standing, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.shown_requests import fits_card, notified_title
 from swarm.domain.text.slack_text import safe, without_leading_mention
 from swarm.services.requests.asking import lock_work
-from swarm.services.requests.deciding import decide_in_words
+from swarm.services.requests.deciding import decide_in_words, why_refused
 from swarm.services.requests.held import hold
 from swarm.services.rules.system_messages import post_ephemeral
 from swarm.store import requests
@@ -50,7 +58,12 @@ def answer_in_words(
     """
     opened = requests.open_in_thread(tx, thread.id) if agent_ids else []
     own = [one for one in opened if one.agent_id in agent_ids]
-    mine = [one for one in opened if _may_decide(tx, one, message, members, operating_policy)]
+    mine = [
+        one
+        for one in opened
+        if _has_seen(message, one)
+        and why_refused(tx, one, message.author, message.channel, members, operating_policy) is None
+    ]
     wish = _label_on(mine, message) or _answer_to(own, mine, message)
     if wish and (decided := decide_in_words(tx, lock_work(tx, wish.request_id), wish, members, operating_policy)):
         return decided
@@ -63,21 +76,10 @@ def answer_in_words(
     return None
 
 
-def _may_decide(
-    tx: Transaction,
-    request: HumanRequest,
-    message: SlackMessage,
-    members: GroupMembers,
-    operating_policy: OperatingPolicy,
-) -> bool:
-    """Whether the author may decide on a request now, as by its buttons."""
-    author, policy = message.author, request.policy
-    if request.is_late(tx.now) or any(answer.person == author.id for answer in request.answers):
-        return False
-    if operating_policy.denial(author, message.channel, () if policy.names_people else [request.agent]):
-        return False
-    is_member = author.standing is Standing.MEMBER
-    return why_not(policy, request.requesters, author.id, members, is_member=is_member) is None
+def _has_seen(message: SlackMessage, request: HumanRequest) -> bool:
+    """Whether nobody has changed what the card shows since the message was written."""
+    changes = (one for one in request.answers if one.arguments is not None or one.values is not None)
+    return all(one.at <= float(message.ts) * SECOND for one in changes)
 
 
 def _label_on(mine: list[HumanRequest], message: SlackMessage) -> Decide | None:

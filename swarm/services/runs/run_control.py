@@ -358,7 +358,7 @@ def _stop_messages(
 ) -> int:
     """Ends the work under leases, and that on messages with a question of an agent. The thread is told once."""
     reason = STOPPED_BY.format(person=person)
-    waiting = inbox.waiting_in_thread(tx, thread.id)  # locked before the first queue head
+    waiting = inbox.begun_in_thread(tx, thread.id)  # locked before the first queue head
     stopped = stop(tx, thread, polling, reason, operating_policy)
     asked_otherwise = {one for request in requests.open_in_thread(tx, thread.id) for one in request.inbox_message_ids}
     for message in waiting:

@@ -152,7 +152,7 @@ def end_run(
         ask_of_run(tx, run, ending.outcome.asked, operating_policy)
         release_run(tx, run)  # people may have decided on questions that were shown before the end
         tell_waiting(tx, run)
-    note_all_accepted(tx, run, operating_policy)
+    note_all_accepted(tx, run.task_id or run.trigger_id, operating_policy)
     if thread and place and not silent:
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
@@ -193,7 +193,7 @@ def break_off(
         runs.end(tx, run.id, known.step, note)
         if lease and leases.holds(lease) and is_ours_to_settle(tx, run, outcome):
             settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), operating_policy, silent=silent)
-    note_all_accepted(tx, run, operating_policy)
+    note_all_accepted(tx, run.task_id or run.trigger_id, operating_policy)
     is_unseen = outcome is None and lease is not None and lease.kind is LeaseKind.NOTICE
     if thread and place and not (silent or is_unseen):
         show_settled(tx, run, thread, operating_policy)

@@ -8,15 +8,15 @@ https://docs.slack.dev/reference/interaction-payloads
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
 from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
-from swarm.domain.model.requests import FormField, HumanDecision
-from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION, VALUE_ACTION, field_key, typed_values
+from swarm.domain.model.requests import HumanDecision
+from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION, VALUE_ACTION, field_key
 from swarm.slack.incoming.fields import EMPTY, JsonObject, id_at, is_object, object_at, objects_at, text_at, ts_at
 
 _DECISIONS: Final = {decision.value: decision for decision in HumanDecision}
@@ -25,7 +25,7 @@ _MAX_ID: Final = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestPressed:
-    """A press of a button of a card. ``values`` are those of the card's inputs, see `values_of`."""
+    """A press of a button of a card. ``values`` are those of the card's inputs by their keys."""
 
     request_id: str
     action: str  # the ``action_id``
@@ -36,6 +36,7 @@ class RequestPressed:
     message_ts: str
     thread_ts: str | None
     trigger_id: str
+    seen: str  # the version of the card; something else if the card has none
     for_everybody: bool = False
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -50,6 +51,7 @@ class _InForm:
     """An act in a form. ``request_id`` is empty and ``decision`` None if the form's metadata are not ours."""
 
     request_id: str
+    seen: str  # the version that the form shows
     page: int  # counted from 1
     decision: HumanDecision | None
     person: str
@@ -61,11 +63,6 @@ class _InForm:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FormSubmitted(_InForm):
     """A press of a form's last button."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FormClosed(_InForm):
-    """The end of a form without a submission."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +85,7 @@ class OptionsWanted:
     person: str
 
 
-Interaction = RequestPressed | FormSubmitted | FormClosed | FormBack | OptionsWanted
+Interaction = RequestPressed | FormSubmitted | FormBack | OptionsWanted
 
 
 def interaction(body: object) -> Interaction | None:
@@ -99,9 +96,8 @@ def interaction(body: object) -> Interaction | None:
         case "block_actions":
             return request_pressed(body) or form_back(body)
         case "view_submission":
-            return form_submitted(body)
-        case "view_closed":
-            return form_closed(body)
+            found = _in_form(body, "view_submission")
+            return FormSubmitted(**found) if found else None
         case "block_suggestion":
             return options_wanted(body)
     return None
@@ -129,6 +125,7 @@ def request_pressed(body: object) -> RequestPressed | None:
         message_ts=message_ts,
         thread_ts=ts_at(container, "thread_ts") or ts_at(object_at(body, "message"), "thread_ts"),
         trigger_id=trigger_id,
+        seen=text_at(action, "block_id").partition(":")[0],
         values=_raw_values(object_at(body, "state")),
     )
 
@@ -137,18 +134,6 @@ def _decision_of(action_id: str) -> HumanDecision | None:
     if action_id == f"{DECIDE_ACTION}{HumanDecision.APPROVE_ALWAYS}{FOR_EVERYBODY}":
         return HumanDecision.APPROVE_ALWAYS
     return _DECISIONS.get(action_id.removeprefix(DECIDE_ACTION)) if action_id.startswith(DECIDE_ACTION) else None
-
-
-def form_submitted(body: object) -> FormSubmitted | None:
-    """Returns the submission of one of our forms."""
-    found = _in_form(body, "view_submission")
-    return FormSubmitted(**found) if found else None
-
-
-def form_closed(body: object) -> FormClosed | None:
-    """Returns the end of one of our forms. Slack reports it only for forms that ask for it."""
-    found = _in_form(body, "view_closed")
-    return FormClosed(**found) if found else None
 
 
 def form_back(body: object) -> FormBack | None:
@@ -163,29 +148,16 @@ def form_back(body: object) -> FormBack | None:
 
 
 def options_wanted(body: object) -> OptionsWanted | None:
-    """Returns a search in a menu.
-
-    A form names its request in its metadata. In a message the request is the value of the card's buttons, because the
-    menu itself has no place for it; the cards of today have no such menus.
-    """
+    """Returns a search in a menu of a form, which names its request in its metadata."""
     if not is_object(body) or text_at(body, "type") != "block_suggestion":
         return None
     key, (person, _) = field_key(text_at(body, "block_id")), _person(body)
     if key is None or not person or text_at(body, "action_id") != VALUE_ACTION:
         return None
-    view = object_at(body, "view")
-    request_id, _, decision = _metadata(view) if view else (_request_on_card(body), 1, None)
+    request_id, _, decision, _ = _metadata(object_at(body, "view"))
     if not request_id:
         return None
     return OptionsWanted(request_id=request_id, decision=decision, key=key, query=text_at(body, "value"), person=person)
-
-
-def values_of(state: object, fields: Sequence[FormField]) -> dict[str, Any]:
-    """Returns the entered values of ``state`` by field name: texts, lists and booleans, None where nothing is entered.
-
-    Fields that the state does not contain are left out.
-    """
-    return typed_values(_raw_values(state if is_object(state) else EMPTY), fields)
 
 
 def _in_form(body: object, kind: str) -> dict[str, Any] | None:
@@ -195,9 +167,10 @@ def _in_form(body: object, kind: str) -> dict[str, Any] | None:
     person, team = _person(body)
     if not person:
         return None
-    request_id, page, decision = _metadata(view)
+    request_id, page, decision, seen = _metadata(view)
     return {
         "request_id": request_id,
+        "seen": seen,
         "page": page,
         "decision": decision,
         "person": person,
@@ -207,8 +180,10 @@ def _in_form(body: object, kind: str) -> dict[str, Any] | None:
     }
 
 
-def _metadata(view: JsonObject) -> tuple[str, int, HumanDecision | None]:
-    """Returns the request, the page and the decision of a form; empty values for metadata that are not ours."""
+def _metadata(view: JsonObject) -> tuple[str, int, HumanDecision | None, str]:
+    """Returns the request, the page, the decision and the version of a form; empty values for metadata that are not
+    ours.
+    """
     try:
         read = orjson.loads(text_at(view, "private_metadata"))
     except orjson.JSONDecodeError:
@@ -216,8 +191,8 @@ def _metadata(view: JsonObject) -> tuple[str, int, HumanDecision | None]:
     page = read.get("page") if is_object(read) else None
     decision = _DECISIONS.get(text_at(read, "decision")) if is_object(read) else None
     if not is_object(read) or isinstance(page, bool) or not isinstance(page, int) or page < 1 or decision is None:
-        return "", 1, None
-    return text_at(read, "request")[:_MAX_ID], page, decision
+        return "", 1, None, ""
+    return text_at(read, "request")[:_MAX_ID], page, decision, text_at(read, "seen")
 
 
 def _raw_values(state: JsonObject) -> dict[str, Any]:
@@ -234,13 +209,6 @@ def _entered(element: JsonObject) -> Any:
         option = object_at(element, "selected_option")
         return text_at(option, "value") if option else None
     return text_at(element, "value") or None
-
-
-def _request_on_card(body: JsonObject) -> str:
-    blocks = objects_at(object_at(body, "message"), "blocks")
-    buttons = (element for block in blocks for element in objects_at(block, "elements"))
-    ours = (text_at(one, "value") for one in buttons if _is_ours(text_at(one, "action_id")))
-    return next(ours, "")[:_MAX_ID]
 
 
 def _action(body: object) -> JsonObject | None:

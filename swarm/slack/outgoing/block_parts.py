@@ -58,12 +58,6 @@ def group(group_id: str) -> str:
     return f"<!subteam^{group_id}>" if _GROUP.fullmatch(group_id) else word(group_id)
 
 
-def listed(parts: list[str], limit: int = 10) -> str:
-    """Returns "a, b and c"; beyond the limit, the number of the others."""
-    shown = parts if len(parts) <= limit else [*parts[:limit], f"{len(parts) - limit} others"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
 def date(at_us: int) -> str:
     """Returns a time as mrkdwn, which Slack shows in each reader's time zone."""
     seconds = at_us // SECOND
@@ -87,9 +81,9 @@ def context(*texts: str) -> Block:
     return {"type": "context", "elements": elements}
 
 
-def actions(*elements: Block) -> Block:
+def actions(*elements: Block, block_id: str = "") -> Block:
     """Returns a row of buttons."""
-    return {"type": "actions", "elements": list(elements)}
+    return {"type": "actions", "elements": list(elements)} | ({"block_id": block_id} if block_id else {})
 
 
 def button(action_id: str, label: str, value: str, *, style: str | None = None, confirm: Block | None = None) -> Block:

@@ -70,7 +70,7 @@ def shown_value(field: FormField, values: Mapping[str, Any]) -> Any:
 
 def is_external(field: FormField) -> bool:
     """Whether a menu has too many options for the message, so that Slack asks for them."""
-    labels = sum(len(option.label or option.value) + len(option.value) + 60 for option in field.options)
+    labels = sum(len(option.title) + len(option.value) + 60 for option in field.options)
     return field.type in _SELECTS and (len(field.options) > MAX_OPTIONS or labels > _MAX_OPTIONS_CHARACTERS)
 
 
@@ -86,7 +86,7 @@ def suggestions(fields: tuple[FormField, ...], name: str, query: str) -> dict[st
 def option_objects(field: FormField) -> list[Block]:
     """Returns the options of a field for Slack."""
     return [
-        {"text": plain(option.label or option.value, _MAX_OPTION_LABEL), "value": value}
+        {"text": plain(option.title, _MAX_OPTION_LABEL), "value": value}
         for option, value in zip(field.options, option_values(field), strict=True)
     ]
 

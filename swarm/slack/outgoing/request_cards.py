@@ -3,22 +3,23 @@
 The card is drawn from the request alone, so that every copy can be brought up to date at any time. First stands the
 call with a title of ours, below it what the agent says, as a quote. *Approve* stands on a card only if the card shows
 everything (`swarm.domain.shown_requests`); otherwise people read and decide in the form. The values of the buttons are
-the request's id and nothing else.
+the request's id, and their row begins with the version of the card, so that a press tells what was seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import orjson
 
 from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
+from swarm.domain.decision_rules import deciders_text
 from swarm.domain.model.grants import GRANTS, GrantScope
-from swarm.domain.model.requests import DecisionPolicy, HumanDecision, HumanRequest, RequestAnswer
-from swarm.domain.request_texts import card_text
-from swarm.domain.shown_requests import PartKind, fits_card, shown_texts, title_runs
-from swarm.domain.text.slack_text import safe
+from swarm.domain.model.requests import HumanDecision, HumanRequest
+from swarm.domain.request_texts import card_text, listed
+from swarm.domain.shown_requests import PartKind, fits_card, shown_texts, title_runs, version
+from swarm.domain.text.slack_text import safe, with_targets
 from swarm.slack.outgoing.answer_blocks import cut_text
 from swarm.slack.outgoing.block_parts import (
     Block,
@@ -29,7 +30,6 @@ from swarm.slack.outgoing.block_parts import (
     date,
     group,
     line,
-    listed,
     person,
     plain,
     preformatted,
@@ -64,7 +64,7 @@ _FILLED_IN: Final = (_D.APPROVE, _D.ANSWER)
 
 def request_text(request: HumanRequest) -> str:
     """Returns a request as plain text for notifications."""
-    prompt = safe(cut(request.question, _MAX_TEXT)) if request.is_open else ""
+    prompt = safe(cut(with_targets(request.question), _MAX_TEXT)) if request.is_open else ""
     return cut_text("\n".join(filter(None, [card_text(request), prompt])), _MAX_TEXT)
 
 
@@ -130,7 +130,8 @@ def _buttons(request: HumanRequest, *, has_form: bool, fits: bool) -> list[Block
         grants = []
         row = [button(FORM_ACTION, "Open the form" if fits else "Read and decide", request.id, style="primary")]
     row += [_decision(request, decision) for decision in shown]
-    return [actions(*elements) for elements in (row, grants) if elements]
+    seen = version(request)
+    return [actions(*found, block_id=f"{seen}:{name}") for name, found in (("", row), ("grants", grants)) if found]
 
 
 def _grants(request: HumanRequest) -> list[Block]:
@@ -176,20 +177,16 @@ def _confirm(request: HumanRequest, decision: HumanDecision, *, for_everybody: b
 
 def _who_asks(request: HumanRequest) -> str:
     asker = f"asked by *{word(request.agent) or 'an agent'}*"
-    return f"{asker} for {_people(request.requesters)}" if request.requesters else asker
-
-
-def _people(people: Sequence[str]) -> str:
-    return listed([person(one) for one in people])
+    return f"{asker} for {listed(list(map(person, request.requesters)))}" if request.requesters else asker
 
 
 def _who_decides(request: HumanRequest) -> list[str]:
     policy = request.policy
     parts = [f"{request.run_ended} of {request.run_total} answered"] if request.run_total > 1 else []
-    parts.append(f"{_deciders(policy, request.requesters)} may decide")
+    parts.append(f"{deciders_text(policy, request.requesters, person, group)} may decide")
     ends = "one rejection ends it" if policy.veto else ""
     if policy.need > 1:
-        given = _approvers(request.answers)
+        given = [person(answer.person) for answer in request.answers if answer.decision is not _D.REJECT]
         so_far = f"{len(given)} so far: {listed(given)}" if given else "0 so far"
         parts.append("; ".join(filter(None, [f"needs {policy.need} approvals ({so_far})", ends])))
     elif ends:
@@ -199,21 +196,3 @@ def _who_decides(request: HumanRequest) -> list[str]:
         parts.append(f"rejected by {listed(rejected)}")
     parts.append(f"until {date(request.expires_at)}" if request.expires_at is not None else "without a time limit")
     return parts
-
-
-def _approvers(answers: Sequence[RequestAnswer]) -> list[str]:
-    return list(dict.fromkeys(person(answer.person) for answer in answers if answer.decision is not _D.REJECT))
-
-
-def _deciders(policy: DecisionPolicy, requesters: Sequence[str]) -> str:
-    """Returns who may decide, in words."""
-    named = [person(user) for user in policy.users if not (policy.not_requester and user in requesters)]
-    named += [group(one) for one in policy.groups]
-    if policy.requester:
-        named = [*map(person, requesters), *named]
-    if not policy.not_requester:
-        return listed(list(dict.fromkeys(named))) if named else "the operator"
-    asker = _people(requesters) if requesters else "the requester"
-    if policy.names_people:
-        return f"{listed(named)}, but not {asker}," if named else "the operator"
-    return f"any member but {asker}"

@@ -1,7 +1,8 @@
 """Modals for requests: what does not fit on a card, long forms, and changed arguments of a tool call, in pages.
 
-The pages to read come first; only the last page of a form decides. A modal knows its request, its page and the decision
-that its last button makes by ``private_metadata``, which says nothing about what somebody has read.
+The pages to read come first; only the last page of a form decides. A modal knows its request, its page, the decision
+that its last button makes and the version that it shows by ``private_metadata``, which says nothing about what somebody
+has read.
 https://docs.slack.dev/surfaces/modals
 """
 
@@ -17,8 +18,7 @@ import orjson
 from swarm.domain.button_actions import FORM_ACTION
 from swarm.domain.edited_arguments import argument_fields
 from swarm.domain.model.requests import APPROVALS, FieldType, FormField, HumanDecision, HumanRequest
-from swarm.domain.shown_requests import PartKind, Reader, reading_pages, shown_texts, waiting_call
-from swarm.domain.text.characters import marked
+from swarm.domain.shown_requests import PartKind, Reader, reading_pages, shown_texts, version, waiting_call
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.answer_blocks import cut_text
@@ -133,7 +133,7 @@ def form_view(
     page = min(max(page, 1), len(found))
     is_last = page == len(found)
     sends = "Send" if decision is _D.ANSWER else "Approve"
-    metadata = {"request": request.id, "page": page, "decision": decision.value}
+    metadata = {"request": request.id, "page": page, "decision": decision.value, "seen": version(request)}
     if not texts:  # it stands on the card; the fields show the arguments that can be changed
         whole = [(kind, shown.text) for kind, shown in shown_texts(request)]
         parts = [] if page > 1 else [part for part in whole if decision is not _D.EDIT or part[0] is PartKind.ASKED]
@@ -197,6 +197,7 @@ def _argument_inputs(request: HumanRequest) -> Iterator[FormField]:
 
 
 def _is_changeable(field: FormField) -> bool:
-    """Whether an input can show a field's current value completely."""
-    text = field.default if isinstance(field.default, str) else ""
-    return len(text) <= MAX_INITIAL_CHARACTERS and Reader().text(text, field.name) == marked(text)
+    """Whether an input can show a field's current value completely, and nothing of it is secret."""
+    text, reader = field.default if isinstance(field.default, str) else "", Reader()
+    reader.json(json.loads(text) if field.placeholder == "JSON" and text else text, field.name)
+    return len(text) <= MAX_INITIAL_CHARACTERS and not reader.has_hidden

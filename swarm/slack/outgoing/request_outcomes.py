@@ -9,13 +9,11 @@ from typing import Any, Final
 from swarm.domain.model.requests import (
     Asker,
     FormField,
-    HumanDecision,
     HumanRequest,
-    RequestAnswer,
     RequestStatus,
     ResumeStatus,
 )
-from swarm.domain.request_texts import withdrawn_by
+from swarm.domain.request_texts import decided_text, withdrawn_by
 from swarm.domain.shown_requests import HIDDEN, Reader
 from swarm.slack.outgoing.block_parts import (
     Block,
@@ -23,7 +21,6 @@ from swarm.slack.outgoing.block_parts import (
     cut,
     date,
     line,
-    listed,
     person,
     preformatted,
     redacted,
@@ -44,10 +41,7 @@ _ABSENT: Final = "(none)"
 _FAILED: Final = "⚠️ The agent failed after this decision. Retry sends the same decision again."
 _MAY_HAVE_BEGUN: Final = " What was decided may have begun already."
 _POSITIVE: Final = frozenset({RequestStatus.APPROVED, RequestStatus.ANSWERED})
-_ALSO: Final = {
-    HumanDecision.APPROVE_THREAD: "allowed it in this thread",
-    HumanDecision.APPROVE_ALWAYS: "always allowed it",
-}
+_SIGNS: Final = {RequestStatus.EXPIRED: "⌛", RequestStatus.REJECTED: "❌"}
 
 
 def outcome_blocks(request: HumanRequest) -> list[Block]:
@@ -80,38 +74,14 @@ def value_blocks(request: HumanRequest) -> list[Block]:
 
 
 def _outcome(request: HumanRequest) -> str:
-    match request.status:
-        case RequestStatus.EXPIRED:
-            return _dated("⌛ Nobody decided in time", request)
-        case RequestStatus.CANCELLED:
-            by = withdrawn_by(request)
-            reason = f"{by[0]} by {person(by[1])}" if by else word(request.reason or "", _MAX_REASON)
-            return f"🛑 Withdrawn: {reason or 'it is no longer needed'}"
-        case RequestStatus.REJECTED:
-            return _dated(f"❌ Rejected by {_people(request, rejects=True)}", request)
-        case RequestStatus.ANSWERED:
-            return _dated(f"✅ Answered by {_people(request)}", request)
-    if request.arguments is not None:
-        return _dated(f"✏️ Approved with changed arguments by {_people(request)}", request)
-    return _dated(f"✅ Approved by {_people(request)}", request)
-
-
-def _dated(text: str, request: HumanRequest) -> str:
+    if request.status is RequestStatus.CANCELLED:
+        by = withdrawn_by(request)
+        reason = f"{by[0]} by {person(by[1])}" if by else word(request.reason or "", _MAX_REASON)
+        return f"🛑 Withdrawn: {reason or 'it is no longer needed'}"
+    text = "nobody decided in time" if request.status is RequestStatus.EXPIRED else decided_text(request, person)
+    sign = "✏️" if request.arguments is not None else _SIGNS.get(request.status, "✅")
+    text = f"{sign} {text[:1].upper()}{text[1:]}"
     return f"{text} · {date(request.ended_at)}" if request.ended_at is not None else text
-
-
-def _people(request: HumanRequest, *, rejects: bool = False) -> str:
-    """Returns everybody who decided so, and in brackets those who decided otherwise."""
-    deciding = [answer for answer in request.answers if (answer.decision is HumanDecision.REJECT) == rejects]
-    others = [person(answer.person) for answer in request.answers if answer not in deciding]
-    names = listed([_person(answer) for answer in deciding], 20) if deciding else "nobody"
-    word_of_others = "approved" if rejects else "rejected"
-    return f"{names} ({listed(others, 20)} {word_of_others})" if others else names
-
-
-def _person(answer: RequestAnswer) -> str:
-    also = _ALSO.get(answer.decision)
-    return f"{person(answer.person)}, who {also}" if also else person(answer.person)
 
 
 def _value_text(field: FormField, value: Any) -> str:
@@ -119,7 +89,7 @@ def _value_text(field: FormField, value: Any) -> str:
         return HIDDEN
     if isinstance(value, bool):
         return "Yes" if value else "No"
-    labels = {option.value: option.label or option.value for option in field.options}
+    labels = {option.value: option.title for option in field.options}
     parts = value if isinstance(value, list) else [value]
     text = ", ".join(labels.get(str(part), str(part)) for part in parts)
     return cut(redacted(field.title, text), MAX_VALUE_CHARACTERS) or " "

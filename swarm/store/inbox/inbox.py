@@ -32,7 +32,7 @@ from swarm.store.bridge.statements import (
 )
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
-from swarm.store.tables.work import inbox_messages, lease_members
+from swarm.store.tables.work import inbox_messages, is_begun, lease_members, leases
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,11 +189,24 @@ _REWORD = Statement(
 _OF_TASK = Statement(
     select(inbox_messages).where(_i.task_id == bindparam("task_id"), _i.status == bindparam("status")).order_by(_i.ts)
 )
-_WAITING_IN_THREAD = Statement(
+_in_thread = (
     select(inbox_messages)
-    .where(_i.thread_id == bindparam("thread_id"), _i.status == InboxStatus.WAITING.value)
+    .where(_i.thread_id == bindparam("thread_id"))
     .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
+)
+_WAITING_IN_THREAD = Statement(_in_thread.where(_i.status == InboxStatus.WAITING.value))
+_BEGUN_IN_THREAD = Statement(_in_thread.where(is_begun))
+_HELD_AT = Statement(
+    select(lease_members.c.inbox_message_id)
+    .join(leases, leases.c.token == lease_members.c.token)
+    .where(
+        leases.c.thread_id == bindparam("thread_id"),
+        leases.c.agent_id == bindparam("agent_id"),
+        leases.c.created_at <= bindparam("at"),
+        leases.c.ended_at.is_(None) | (leases.c.ended_at >= bindparam("at")),
+    )
+    .order_by(lease_members.c.inbox_message_id)
 )
 _SHOW = Statement(
     update(inbox_messages).where(_i.thread_id == bindparam("thread_id"), _i.silent.is_(true())).values(silent=false())
@@ -469,9 +482,19 @@ def waiting_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
     return [inbox_message(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
+def begun_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
+    """Like `waiting_in_thread`, also with what an agent has begun with before, and gets again."""
+    return [inbox_message(row) for row in _BEGUN_IN_THREAD.all(tx, thread_id=thread_id)]
+
+
 def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMessage]:
     """Returns the messages of a task with one status: those delegated as the task, or follow-ups that wait for it."""
     return [inbox_message(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
+
+
+def held_at(tx: Transaction, thread_id: str, agent_id: str | None, at: int) -> list[str]:
+    """Returns the ids of the messages of a thread that an agent held at a time."""
+    return [row["inbox_message_id"] for row in _HELD_AT.all(tx, thread_id=thread_id, agent_id=agent_id, at=at)]
 
 
 def set_task(tx: Transaction, inbox_message_id: str, task_id: str | None) -> None:

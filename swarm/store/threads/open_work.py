@@ -38,7 +38,7 @@ from swarm.domain.model.threads import AuthorKind, Silence
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, given, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, requests, runs, thread_messages, threads
-from swarm.store.tables.work import inbox_messages, lease_members, leases, tasks
+from swarm.store.tables.work import inbox_messages, is_begun, lease_members, leases, tasks
 
 MOST_MESSAGES: Final = 1_000
 """The maximum number of messages that one query returns."""
@@ -128,12 +128,11 @@ _is_polled = and_(
     leases.c.kind == literally(LeaseKind.WORK),
     _i.status == literally(InboxStatus.CLAIMED),
 )
-_is_waiting = _i.status == literally(InboxStatus.WAITING)
 _can_be_stopped: Final = or_(
     exists().where(runs.c.thread_id == _h.id, _is_unfinished),
     exists().where(_t.thread_id == _h.id, _t.status.in_([literally(status) for status in sorted(ACTIVE_STATUSES)])),
     exists().where(requests.c.thread_id == _h.id, _is_open_request),
-    exists().where(_i.thread_id == _h.id, _is_waiting),
+    exists().where(_i.thread_id == _h.id, is_begun),
     exists().select_from(_polling).where(leases.c.thread_id == _h.id, _is_polled),
 )
 _was_just_stopped: Final = and_(
@@ -182,7 +181,7 @@ _with_open_work = union(
     select(runs.c.thread_id).where(_is_unfinished, runs.c.ended_at.is_(None), _is_of_person[0], _is_shown_run),
     select(_t.thread_id).where(_is_open_task, _is_of_person[1]),
     select(requests.c.thread_id).where(_is_open_request, _is_requester),
-    select(_i.thread_id).select_from(_of_person(inbox_messages)).where(_is_waiting, _i.silent.is_(False)),
+    select(_i.thread_id).select_from(_of_person(inbox_messages)).where(is_begun, _i.silent.is_(False)),
     select(leases.c.thread_id)
     .select_from(_of_person(_polling))
     .where(_is_polled, leases.c.task_id.is_(None), ~_has_run, _i.silent.is_(False), _is_last_person()),

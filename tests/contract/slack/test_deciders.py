@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.model.requests import (
+    Decide,
     DecisionPolicy,
     DecisionRule,
+    EntryPoint,
     FieldType,
     FormField,
     HumanDecision,
@@ -34,6 +37,7 @@ pytestmark = pytest.mark.req("HITL-13", "HITL-11")
 
 D = HumanDecision
 GRANTS = (D.APPROVE, D.REJECT, D.APPROVE_THREAD, D.APPROVE_ALWAYS)
+OUTDATED = "This has changed since you saw it, so your decision does not count. Read the card again, then decide."
 PUSH = ToolRequest(name="git_push", arguments={"branch": "main"})
 
 
@@ -48,7 +52,7 @@ class Table:
         everywhere = ChannelPolicy(external=External.ALLOW)
         await self.desk.open(OperatingPolicy(everywhere=everywhere, decisions=rules))
 
-    async def ask(self, *, by: str = "alice", **new: Any) -> HumanRequest:
+    async def ask(self, *, by: str = "alice", wait: bool = False, **new: Any) -> HumanRequest:
         """Somebody writes, the lead asks for a permission, and its card is in the thread."""
         self.root = await self.workspace.say("@swarm push", user=by)
 
@@ -60,7 +64,7 @@ class Table:
         values: dict[str, Any] = {"key": "k", "title": "May I?", "tool": PUSH, "decisions": GRANTS}
         given = NewRequest(**(values | new))
         work_asked = AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
-        request = await self.desk.services.requests.ask(holding(trigger, self.desk.lead), work_asked, given, wait=False)
+        request = await self.desk.services.requests.ask(holding(trigger, self.desk.lead), work_asked, given, wait=wait)
         await self.desk.sender.send_due()
         return request
 
@@ -181,3 +185,50 @@ async def test_a_bystanders_remark_is_not_stored_as_the_answer(table: Table, wor
         ts = await workspace.say(words, user="bob", thread_ts=table.root)
         await table.desk.decided("C0GENERAL", ts)
         assert await table.status(request) is result
+
+
+async def test_a_press_on_an_outdated_card_is_answered_and_does_not_count(table: Table) -> None:
+    """Somebody has changed the arguments, and the card that the second approver sees is still the old one."""
+    await table.open(DecisionRule(policy=DecisionPolicy(users=("U00000BOB", "U000CAROL"), need=2)))
+    request = await table.ask(decisions=(D.APPROVE, D.EDIT, D.REJECT))
+    decisions = table.desk.services.decisions
+    edit = Decide(request_id=request.id, decision=D.EDIT, door=EntryPoint.HTTP, person="U000CAROL")
+    await decisions.decide(replace(edit, arguments={"branch": "prod"}))
+    for pressed in ("approve", "reject"):
+        await table.press(f"{DECIDE_ACTION}{pressed}", by="bob")
+        assert (await table.told("bob"))[-1] == OUTDATED
+    assert await table.status(request) is RequestStatus.OPEN
+    await table.desk.sender.send_due()
+    await table.press(f"{DECIDE_ACTION}approve", by="bob")
+    assert await table.status(request) is RequestStatus.APPROVED
+
+
+async def test_a_form_that_was_opened_before_another_persons_values_does_not_approve_them(
+    table: Table, workspace: Workspace
+) -> None:
+    await table.open(DecisionRule(policy=DecisionPolicy(users=("U00000BOB", "U000CAROL"), need=2)))
+    fields = tuple(FormField(name=f"f{number}") for number in range(8))
+    request = await table.ask(fields=fields, tool=None, decisions=(D.ANSWER, D.REJECT))
+    opened = await workspace.act(user="bob", ts=(await table.card())["ts"], action_id=FORM_ACTION)
+    view = opened["view"]["id"]
+    wish = Decide(request_id=request.id, decision=D.ANSWER, door=EntryPoint.HTTP, person="U000CAROL")
+    await table.desk.services.decisions.decide(replace(wish, values={"f0": "rm -rf /"}))
+    shown = await workspace.act(user="bob", view_id=view, submit=True, state={})
+    assert OUTDATED in json.dumps(shown["view"]["blocks"])
+    assert await table.status(request) is RequestStatus.OPEN
+
+
+async def test_a_card_with_a_new_remark_has_changed(table: Table, workspace: Workspace) -> None:
+    await table.open()
+    request = await table.ask(wait=True)
+    await workspace.edit(table.root, "@swarm push nothing")
+
+    async def is_noted() -> bool:
+        return bool((await table.desk.services.requests.get(None, request.id)).reason)
+
+    await eventually(is_noted)
+    await table.press(f"{DECIDE_ACTION}approve", by="alice")
+    assert (await table.told("alice"))[-1] == OUTDATED
+    await table.desk.sender.send_due()
+    await table.press(f"{DECIDE_ACTION}approve", by="alice")
+    assert await table.status(request) is RequestStatus.APPROVED

@@ -22,16 +22,17 @@ from swarm.domain.model.requests import (
     Option,
     RequestStatus,
 )
+from swarm.domain.shown_requests import version
 from swarm.entrypoints.slack.request_presses import (
     NOT_OPENED_TEXT,
     NOT_STORED_TEXT,
     TAMPERED_TEXT,
     UNCHANGEABLE_TEXT,
     UNKNOWN_BUTTON_TEXT,
-    Place,
     RequestDoor,
 )
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
+from swarm.services.requests.deciding import Place, RequestDecisions
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.ephemerals import SLOW_TEXT
 from swarm.slack.outgoing.gateway import Gateway
@@ -47,7 +48,7 @@ _D = HumanDecision
 ALICE = "U000ALICE"
 
 
-class FakeDecisions:
+class FakeDecisions(RequestDecisions):
     """Knows one request; notes what people decide, and can be told to refuse."""
 
     def __init__(self) -> None:
@@ -170,8 +171,9 @@ async def test_a_press_decides_as_the_person_at_the_place_of_the_card(scene: Sce
     await scene.ask()
     assert (await scene.decide("approve"))["ok"]
     [(wish, place)] = decisions.decided
+    seen, decision = version(human_request()), _D.APPROVE
     assert wish == Decide(
-        request_id=REQUEST_ID, decision=_D.APPROVE, door=EntryPoint.SLACK, person=ALICE, team="T0TWIN"
+        request_id=REQUEST_ID, decision=decision, door=EntryPoint.SLACK, person=ALICE, team="T0TWIN", seen=seen
     )
     assert place == ("C0GENERAL", scene.ts)
     assert await scene.whispers() == []
@@ -346,16 +348,16 @@ async def test_a_form_that_was_not_stored_keeps_what_was_entered(
 @HITL_05
 @pytest.mark.parametrize(
     "metadata",
-    ["{}", json.dumps({"request": REQUEST_ID, "page": 9, "decision": "answer"}),
-     json.dumps({"request": REQUEST_ID, "page": 1, "decision": "approve_always"})],
+    [{}, {"page": 9, "decision": "answer"}, {"page": 1, "decision": "approve_always"}],
 )  # fmt: skip
 async def test_a_form_with_other_metadata_stores_nothing_and_is_noted(
-    scene: Scene, decisions: FakeDecisions, metadata: str
+    scene: Scene, decisions: FakeDecisions, metadata: dict[str, Any]
 ) -> None:
     await scene.ask(**LONG)
+    own = {"request": REQUEST_ID, "seen": version(human_request(**LONG))} if metadata else {}
     view = (await scene.press(FORM_ACTION))["view"]
     kept = ("type", "callback_id", "title", "submit", "close", "blocks")
-    changed = {name: view[name] for name in kept} | {"private_metadata": metadata}
+    changed = {name: view[name] for name in kept} | {"private_metadata": json.dumps(own | metadata)}
     await scene.gateway.update_view(view["id"], view["hash"], changed)
     assert TAMPERED_TEXT in text_of((await scene.submit(view))["view"])
     [(person, _, _)] = decisions.attempts
@@ -446,8 +448,10 @@ async def test_a_long_call_is_read_page_by_page_and_approved_on_the_last(
 @pytest.mark.req("HITL-10")
 async def test_a_forged_last_page_approves_nothing(scene: Scene, decisions: FakeDecisions) -> None:
     await scene.ask(tool=deploy(text="x" * 130_000), fields=text_fields(1))
+    assert decisions.request
     for page in (2, 3, 4):
-        metadata = json.dumps({"request": REQUEST_ID, "page": page, "decision": "approve"})
+        seen = version(decisions.request)
+        metadata = json.dumps({"request": REQUEST_ID, "page": page, "decision": "approve", "seen": seen})
         view = {"callback_id": FORM_ACTION, "private_metadata": metadata}
         body = {"type": "view_submission", "user": {"id": ALICE}, "view": view}
         answered = await RequestDoor(scene.gateway, decisions).handle(body)
