@@ -26,6 +26,7 @@ from swarm.agents.mcp.elicitation import ServerCall, ServerQuestions, elicitatio
 from swarm.agents.mcp.server import McpServer
 from swarm.agents.toolbox.people import MOST_WAIT_SECONDS
 from swarm.agents.toolbox.tool import ToolAnswer, failed
+from swarm.domain.patterns import has_few_values
 from swarm.telemetry.redaction import HIDDEN
 
 _MOST_CHARACTERS: Final = 1_000
@@ -286,7 +287,7 @@ def _says(texts: Sequence[str], structured: Any) -> bool:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text) if has_few_values(text) else None
     except (ValueError, RecursionError):
         return None
 
