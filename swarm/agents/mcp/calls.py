@@ -44,6 +44,9 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
     types.CallToolResult | types.InputRequiredResult
 )
 
+MOST_VALUES: Final = 30_000
+"""The values in a server's message. One with more, which would take long to read, ends the call."""
+
 MAX_CHARACTERS: Final = 1024 * 1024
 """Longer results are cut."""
 
@@ -287,7 +290,7 @@ def _says(texts: Sequence[str], structured: Any) -> bool:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text) if has_few_values(text) else None
+        return json.loads(text) if has_few_values(text, MOST_VALUES) else None
     except (ValueError, RecursionError):
         return None
 
