@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -36,7 +37,7 @@ from tests.support.providers.request import Request
 from tests.support.providers.script import Call, Reply, Say
 from tests.support.schema_bombs import BOMBS, PATTERNS
 from tests.support.stage import Stage
-from tests.support.twin_client import ANSWERED, FAILED, TwinClient
+from tests.support.twin_client import ANSWERED, TwinClient
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.req("SEC-09")]
@@ -49,12 +50,20 @@ FORMS: dict[str, dict[str, Any]] = {
         for number, pattern in enumerate(PATTERNS)
     },
 }
-SENT = [key for key, name in NAMES.items() if len(json.dumps(BOMBS[name])) < 120_000]
-ARMED = [key for key in SENT if NAMES[key] not in ("draft 4", "nested contains")]  # no "if"; too many values
+OFFERED = [key for key, name in NAMES.items() if name != "required"]  # a list with it could not be read
+SENT = [key for key, name in NAMES.items() if len(json.dumps(BOMBS[name])) < 1_000_000]
+ARMED = [
+    key
+    for key, name in NAMES.items()
+    if max(len(json.dumps(part)) for part in BOMBS[name]) < 60_000 and name != "draft 4"  # which has no "if"
+]
+FAILED = "x"
 READY_SECONDS = 1.0
 CARD = "request_decide:"
 
-assert len(BOMBS) >= 20
+_log = logging.getLogger(__name__)
+
+assert len(OFFERED) >= 20
 assert len(PATTERNS) >= 10
 
 
@@ -68,11 +77,12 @@ def armed(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def bombs() -> Server[Any]:
     """A tool server whose tools have those schemas, and one that asks people with them."""
-    tools = [types.Tool(name=key, input_schema=FORMS[key]) for key in NAMES]
-    tools.append(types.Tool(name="elicit", input_schema={"type": "object", "properties": {"key": {"type": "string"}}}))
+    schemas = {key: FORMS[key] for key in OFFERED} | {"elicit": {"type": "object", "properties": {"key": {}}}}
+    tools = [types.Tool(name=name, input_schema=schema) for name, schema in schemas.items()]
 
-    async def listed(_: Any, __: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=tools)
+    async def listed(_: Any, params: Any) -> types.ListToolsResult:
+        page = int((params and params.cursor) or 0)  # a page with all of them would be too much as well
+        return types.ListToolsResult(tools=[tools[page]], next_cursor=str(page + 1) if page + 1 < len(tools) else None)
 
     async def called(_: Any, params: Any) -> types.CallToolResult | types.InputRequiredResult:
         if params.name != "elicit" or params.input_responses:
@@ -215,7 +225,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         tools = await stack.enter_async_context(serving(app))
         agent = await stack.enter_async_context(serving(remote()))
         model = (await stack.enter_async_context(openai_server(_model))).base_url
-        servers = {"mcpServers": {"bombs": {"url": f"{tools}/mcp"}}, "allowedTools": [*NAMES, "elicit"]}
+        servers = {"mcpServers": {"bombs": {"url": f"{tools}/mcp"}}, "allowedTools": [*OFFERED, "elicit"]}
         (tmp_path / "servers_config.json").write_text(json.dumps(servers))
         settings = {
             "slack": {"pace": False},
@@ -239,7 +249,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield scene
         assert not watching.done()
         watching.cancel()
-        print(f"slowest answer of /readyz: {scene.slowest:.3f} s, before that {idle:.3f} s")
+        _log.info("The slowest answer of /readyz took %.3f s, before that %.3f s.", scene.slowest, idle)
         assert scene.slowest < READY_SECONDS + 2 * idle
 
 
@@ -257,6 +267,7 @@ async def test_questions_of_a_worker_and_changes_of_their_arguments(scene: Scene
         schema, arguments = armed(NAMES[key])
         tool = {"name": f"deploy-{key}", "arguments": dict.fromkeys(arguments, "x") | {"quiet": True}, "schema": schema}
         asked = await scene.asked(work, tool=tool, decisions=decisions)
+        assert "id" in asked, (NAMES[key], asked)
         path = f"/requests/{asked['id']}/decide"
         answer = await scene.operator.ask(
             "POST", path, json={"decision": "edit", "arguments": arguments, "as": "U000ALICE"}
@@ -307,8 +318,8 @@ async def test_questions_of_a_remote_agent(scene: Scene) -> None:
 
 async def test_calls_of_tools_by_a_built_in_agent(scene: Scene) -> None:
     log = scene.stage.coordinator.output
-    seen = await scene.all_answered("helper", "call", NAMES)
-    for key in NAMES:
+    seen = await scene.all_answered("helper", "call", OFFERED)
+    for key in OFFERED:
         refused = re.search(rf"A tool is not offered, because of its schema.*tool={key}\b.*", log)
         if "is not offered" in seen[key][-1]:
             assert refused, NAMES[key]

@@ -116,7 +116,8 @@ def test_lines_that_try_ones_patience_take_no_time(line: str) -> None:
 
 @pytest.mark.req("SEC-09")
 @pytest.mark.parametrize(
-    "part", ["<", "<a ", "<!--", "<?", "</", "</a", "<!x", "<![x", "<![CDATA[", '<a x="', "<a b='", "&#", "<svg>", "<a =="]
+    "part",
+    ["<", "<a ", "<!--", "<?", "</", "</a", "<!x", "<![x", "<![CDATA[", '<a x="', "<a b='", "&#", "<svg>", "<a =="],
 )
 def test_a_page_of_markup_without_an_end_is_read_once(part: str) -> None:
     assert text_of(f"<h1>A page</h1>{part * 50_000}").startswith("# A page")

@@ -35,6 +35,7 @@ from swarm.agents.toolbox.people import AskPeople
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.domain.patterns import TooCostly, WorkLimit
 from swarm.domain.schema_checks import fill_in
+from swarm.processes.background import checked_in_turn
 
 _SETTLE_SECONDS: Final = 0.1
 """Changes of the list within this time are read together."""
@@ -277,7 +278,7 @@ class McpConnection:
         for _ in range(_MOST_PAGES):
             page = await _page(client, cursor)
             for tool in page.tools:
-                if tool.name not in self.server.allowed or await asyncio.to_thread(self._is_usable, tool):
+                if tool.name not in self.server.allowed or await checked_in_turn(self._is_usable, tool):
                     tools.setdefault(tool.name, tool)
             if page.next_cursor is None:
                 return tools

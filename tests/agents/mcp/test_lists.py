@@ -175,7 +175,10 @@ BAD_SCHEMAS = {
     "large": ({"enum": ["x" * 1000] * 70}, "it is larger than 64 KiB"),
     "deep": (_deep(300), "it is nested too deeply"),
     "doubled": (_doubled(40), "it has more than 10,000 values with its references filled in"),
-    "chained": ({"$ref": "#/$defs/0", "$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(900)}}, "it has more"),
+    "chained": (
+        {"$ref": "#/$defs/0", "$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(900)}},
+        "it has more",
+    ),
     "pointing": (
         {"properties": {"a": {"enum": [1] * 300}, "b": {"anyOf": [{"$ref": "#/properties/a"}] * 40}}},
         "it has more than 10,000 values with its references filled in",
@@ -192,7 +195,7 @@ GOOD_SCHEMAS: dict[str, dict[str, Any]] = {
 @pytest.mark.req("SEC-09")
 async def test_a_tool_whose_schema_takes_too_long_to_read_is_refused_once_with_the_reason() -> None:
     class Listing:
-        more: dict[str, Any] = {}  # noqa: RUF012
+        more: dict[str, Any] = {}
 
         async def list_tools(self, *, cursor: str | None) -> types.ListToolsResult:
             schemas = {name: schema for name, (schema, _) in BAD_SCHEMAS.items()} | GOOD_SCHEMAS | self.more
@@ -209,4 +212,4 @@ async def test_a_tool_whose_schema_takes_too_long_to_read_is_refused_once_with_t
         assert set(await one._read_tools(cast("Any", listing))) == {*GOOD_SCHEMAS, "not allowed"}
     assert [line["tool"] for line in logs] == [*BAD_SCHEMAS, "large"]
     for line in logs:
-        assert line["why"].startswith(BAD_SCHEMAS[line["tool"]][1])
+        assert line["why"] == BAD_SCHEMAS[line["tool"]][1]
