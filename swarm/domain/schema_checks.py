@@ -119,17 +119,18 @@ def fill_in(schema: Mapping[str, Any], steps: WorkLimit) -> None:
         if isinstance(part, list):
             waiting += ((one, within) for one in part)
         elif isinstance(part, dict):
-            waiting += ((one, within) for name, one in part.items() if name not in _DEFINITIONS)
+            waiting += ((one, within) for name, one in part.items() if part is not schema or name not in _DEFINITIONS)
             reference = part.get("$ref")
             if not isinstance(reference, str) or not reference.startswith("#"):
                 continue
+            steps.spend(len(reference) / 100)
             if reference in within:
                 recursive.add(reference)
             elif reference not in recursive:
                 waiting.append((_at(schema, reference), (*within, reference)))
 
 
-def _at(schema: object, reference: str) -> object:
+def _at(schema: Any, reference: str) -> Any:
     """Returns the part of a schema at a JSON pointer; None if there is none."""
     for step in reference.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

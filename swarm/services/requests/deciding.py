@@ -39,7 +39,6 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
 from swarm.domain.shown_requests import has_read, waiting_call
-from swarm.processes.background import checked_in_turn
 from swarm.services.requests.asking import eligible_now, ended, lock_work, refresh_cards
 from swarm.services.requests.budgets import settle_budget
 from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT, Standings, limited_since
@@ -110,7 +109,7 @@ class RequestDecisions:
         """
         request, person, members = await self._who(wish, place)
         # Values and arguments are compared with what others wrote, so not in a transaction, and not on the event loop.
-        checked = await checked_in_turn(_checked, request, wish)
+        checked = await asyncio.to_thread(_checked, request, wish)
         result = await self._database.write(self._decide, wish, person, members, request, checked)
         if isinstance(result, SwarmError):
             raise result

@@ -177,7 +177,11 @@ BAD_SCHEMAS = {
     "doubled": (_doubled(40), "it has more than 10,000 values with its references filled in"),
     "chained": (
         {"$ref": "#/$defs/0", "$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(900)}},
-        "it has more",
+        "it has more than 10,000 values with its references filled in",
+    ),
+    "a property with that name": (
+        {"properties": {"$defs": {"anyOf": [{"$ref": "#/$defs/d0"}] * 40}}, "$defs": _doubled(8)["$defs"]},
+        "it has more than 10,000 values with its references filled in",
     ),
     "pointing": (
         {"properties": {"a": {"enum": [1] * 300}, "b": {"anyOf": [{"$ref": "#/properties/a"}] * 40}}},
