@@ -317,8 +317,9 @@ async def test_patterns_of_forms_in_slack(scene: Scene) -> None:
 async def test_questions_of_a_remote_agent(scene: Scene) -> None:
     forms = await scene.all_answered("form", "form", FORMS)
     assert forms.keys() == FORMS.keys()
-    edits = await scene.all_answered("form", "edit", NAMES)
-    for key in SENT:
+    edits = await scene.all_answered("form", "edit", NAMES)  # events that are too large are not read, and the run fails
+    assert edits.keys() == NAMES.keys()
+    for key in ARMED:
         assert "takes too long" in str(edits[key]) or "take too long" in str(edits[key]), (NAMES[key], edits[key])
 
 
