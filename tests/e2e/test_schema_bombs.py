@@ -192,7 +192,8 @@ class Scene:
                     "POST", f"/requests/{request['id']}/decide", json={"decision": "reject", "as": "U000ALICE"}
                 )
             while waiting and len(asked) - len(seen) < 10:
-                asked[waiting[0]] = await self.twin.say(f"swarm#{agent} {what} {waiting.pop(0)}")
+                key = waiting.pop(0)
+                asked[key] = await self.twin.say(f"swarm#{agent} {what} {key}")
             for key in asked.keys() - seen.keys():
                 found = await self.twin.conversation(asked[key])
                 if found.answers and not found.is_growing and {ANSWERED, FAILED} & set(found.emoji):
