@@ -117,7 +117,10 @@ def _interrupt(kind: str, key: str, run_id: str) -> dict[str, Any]:
     if kind == "form":
         return {"id": run_id, "reason": "input_required", "message": "Which?", "responseSchema": FORMS[key]}
     arguments = BOMBS[NAMES[key]][1] if key in SENT else {"a": 1}
-    review = {"allowed_decisions": ["approve", "edit", "reject"], "args_schema": FORMS[key]}
+    review = {
+        "allowed_decisions": ["approve", "edit", "reject"],
+        "args_schema": {"properties": {"a": {}, "b": {}}, **FORMS[key]},
+    }
     action = {"name": "deploy", "args": arguments}
     payload = {"action_requests": [action], "review_configs": [review]}
     return {"id": run_id, "reason": "input_required", "message": "May I?", "payload": payload}
