@@ -189,9 +189,13 @@ def check_policy(policy: DecisionPolicy) -> None:
         raise Invalid(f"Nobody could decide this: {', '.join(sorted(problems))}.", fields=problems)
 
 
-def check_new(request: NewRequest) -> None:
-    """Raises Invalid for a request that people could not answer."""
-    problems: dict[str, str] = dict(_field_problems(request.fields))
+def check_new(request: NewRequest, steps: WorkLimit | None = None) -> None:
+    """Raises Invalid for a request that people could not answer.
+
+    Its patterns and its schema take up to a tenth of a second, so not in a transaction. ``steps``: shared with others.
+    """
+    steps = steps or WorkLimit()
+    problems: dict[str, str] = dict(_field_problems(request.fields, steps))
     if is_blank(request.title):
         problems["title"] = "a short text that says what is asked"
     names = (request.title, request.agent_request_id, request.key)
@@ -210,7 +214,7 @@ def check_new(request: NewRequest) -> None:
     elif request.tool:
         problems |= _size_problems(request.tool)
         if HumanDecision.EDIT in request.decisions and not problems:
-            problems |= _schema_problems(request.tool)
+            problems |= _schema_problems(request.tool, steps)
     if len(request.prompt) > MAX_PROMPT_CHARACTERS:
         problems["prompt"] = f"at most {MAX_PROMPT_CHARACTERS:,} characters, because people read all of it"
     if HumanDecision.EDIT in request.decisions and request.tool and request.tool.diffs:
@@ -230,7 +234,7 @@ def _size_problems(tool: ToolRequest) -> Iterable[tuple[str, str]]:
         yield "tool.diffs", f"at most {MAX_DIFF_BYTES:,} bytes as a unified diff, because people read all of it"
 
 
-def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
+def _field_problems(fields: Sequence[FormField], steps: WorkLimit) -> Iterable[tuple[str, str]]:
     if len(fields) > MAX_FIELDS:
         yield "fields", f"at most {MAX_FIELDS}"
     names = [form_field.name for form_field in fields]
@@ -248,7 +252,6 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
                 yield f"fields.{form_field.name}", "options with a label or a value that people can see"
             elif len({option.value for option in form_field.options}) < len(form_field.options):
                 yield f"fields.{form_field.name}", "options with different values, because an answer is one value"
-    steps = WorkLimit()
     for form_field in fields:
         try:
             fits_pattern(form_field.pattern or "", "", steps)
@@ -257,8 +260,8 @@ def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
             return
 
 
-def _schema_problems(tool: ToolRequest) -> Iterable[tuple[str, str]]:
+def _schema_problems(tool: ToolRequest, steps: WorkLimit) -> Iterable[tuple[str, str]]:
     """Refuses a schema with which nobody could change arguments: the call's own take too long to check."""
-    problem = argument_problem(tool, tool.arguments)
+    problem = argument_problem(tool, tool.arguments, steps)
     if problem and problem[1] == TOO_COSTLY:
         yield "tool.schema", "a simpler schema, or none, or no 'edit': the arguments take too long to check against it"

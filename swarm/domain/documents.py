@@ -18,8 +18,9 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from html.parser import HTMLParser
+from html import unescape
 from typing import Final, Protocol
 
 SEARCH_LIMIT: Final = 5
@@ -268,21 +269,28 @@ _BEFORE: Final = {"li": "\n- ", "tr": "\n", "dd": "\n", "td": " ", "th": " "}  #
 _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
+_MARKUP: Final = re.compile(  # always matches to its end, so that a page is read once, whatever it contains
+    r"<!--.*?(?:-->|\Z)|<[!?][^>]*+>?|</(?P<end>[a-z][^\s/>]*+)?[^>]*+>?"
+    r"|<(?P<start>[a-z][^\s/>]*+)(?:=\s*+(?:\"[^\"]*+\"?|'[^']*+'?)|[^>])*+>?",
+    re.IGNORECASE | re.DOTALL,
+)
+_CODE_END: Final = {tag: re.compile(rf"</{tag}(?=[\s/>])", re.IGNORECASE) for tag in ("script", "style")}
+_MOST_SILENT: Final = 100
+
+
 def text_of(page: str) -> str:
     """Returns the text of a page, preceded by its title unless the page has a first-level heading. Accepts any text."""
     reader = _Reader()
-    reader.feed(page)
-    reader.close()
+    reader.read(page)
     text = re.sub(r"\n\s*\n", "\n\n", "".join(reader.parts)).strip()
     title = " ".join("".join(reader.title).split())
     return f"# {title}\n\n{text}" if title and not reader.has_heading else text
 
 
-class _Reader(HTMLParser):
-    """A parser that collects the readable text."""
+class _Reader:
+    """Collects the readable text. The library's parser takes minutes for some pages of twenty kilobytes."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
         self.title: list[str] = []
         self.has_heading = False  # a first-level heading
@@ -290,9 +298,28 @@ class _Reader(HTMLParser):
         self._in_title = False
         self._preformatted = 0
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
+    def read(self, page: str) -> None:
+        """Reads a whole page."""
+        at = 0
+        while found := _MARKUP.search(page, at):
+            if found.end() == len(page) and page[-1] != ">":  # it does not end, so it is none
+                break
+            self._data(page[at : found.start()])
+            at = found.end()
+            if start := (found["start"] or "").lower():
+                self._start(start)
+                if page[at - 2] == "/":
+                    self._end(start)
+                elif start in _CODE_END:
+                    code_end = _CODE_END[start].search(page, at)
+                    at = code_end.start() if code_end else len(page)
+            elif found["end"]:
+                self._end(found["end"].lower())
+        self._data(page[at:])
+
+    def _start(self, tag: str) -> None:
         if tag in _SILENT:
-            self._silent.append(tag)
+            self._silent += [tag] if len(self._silent) < _MOST_SILENT else []
         elif tag == "title" and not self._silent:
             self._in_title = True
         elif tag in _HEADINGS:
@@ -304,7 +331,7 @@ class _Reader(HTMLParser):
             self._preformatted += tag == "pre"
             self.parts.append(_BEFORE.get(tag, "\n\n"))
 
-    def handle_endtag(self, tag: str) -> None:
+    def _end(self, tag: str) -> None:
         if tag in _SILENT and tag in self._silent:
             del self._silent[self._silent.index(tag) :]
         elif tag == "title":
@@ -313,8 +340,12 @@ class _Reader(HTMLParser):
             self._preformatted = max(0, self._preformatted - (tag == "pre"))
             self.parts.append("\n\n")
 
-    def handle_data(self, data: str) -> None:
+    def _data(self, data: str) -> None:
+        if self._silent and not self._in_title:
+            return
+        with suppress(ValueError):  # a number of too many digits
+            data = unescape(data)
         if self._in_title:
             self.title.append(data)
-        elif not self._silent:
+        else:
             self.parts.append(data if self._preformatted else re.sub(r"\s+", " ", data))

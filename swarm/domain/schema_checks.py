@@ -35,6 +35,7 @@ _SHAPES: Final = {
 }
 
 _IDS: Final = ("$id", "id")
+_DEFINITIONS: Final = ("$defs", "definitions")
 
 _steps: ContextVar[tuple[WorkLimit, Mapping[int, int], bool]] = ContextVar("schema_steps")
 """The work that is left for the check that runs, the sizes of all its containers by id, and whether a part of the
@@ -104,6 +105,38 @@ class SchemaCheck:
             parts = copy = [self._measured(part, depth + 1, is_schema=is_schema) for part in value]
         self._sizes[id(copy)] = sum(4 + self._sizes.get(id(part), _length(part)) for part in parts)
         return copy
+
+
+def fill_in(schema: Mapping[str, Any], steps: WorkLimit) -> None:
+    """Pays for replacing each reference by what it refers to, which models need that know no definitions: a step for
+    each value, and more below references. A part within itself stays a reference. Raises TooCostly.
+    """
+    waiting: list[tuple[object, tuple[str, ...]]] = [(schema, ())]
+    recursive: set[str] = set()
+    while waiting:
+        part, within = waiting.pop()
+        steps.spend(1 + len(within) / 8)
+        if isinstance(part, list):
+            waiting += ((one, within) for one in part)
+        elif isinstance(part, dict):
+            waiting += ((one, within) for name, one in part.items() if part is not schema or name not in _DEFINITIONS)
+            reference = part.get("$ref")
+            if not isinstance(reference, str) or not reference.startswith("#"):
+                continue
+            steps.spend(len(reference) / 100)
+            if reference in within:
+                recursive.add(reference)
+            elif reference not in recursive:
+                waiting.append((_at(schema, reference), (*within, reference)))
+
+
+def _at(schema: Any, reference: str) -> Any:
+    """Returns the part of a schema at a JSON pointer; None if there is none."""
+    for step in reference.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        is_list = isinstance(schema, list) and name.isdecimal() and int(name) < len(schema)
+        schema = schema[int(name)] if is_list else schema.get(name) if isinstance(schema, dict) else None
+    return schema
 
 
 @cache

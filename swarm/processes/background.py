@@ -9,13 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import structlog
 
 T = TypeVar("T")
 
+_CHECKS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checks")
+
 _log = structlog.get_logger(__name__)
+
+
+async def checked_in_turn(check: Callable[..., T], *given: object) -> T:
+    """Returns the result of a check of what others wrote, which takes up to a tenth of a second, from a thread.
+
+    There is one such thread: several would hold the interpreter from the event loop for several times as long.
+    """
+    return await asyncio.get_running_loop().run_in_executor(_CHECKS, partial(check, *given))
 
 
 class BackgroundTasks:

@@ -88,7 +88,15 @@ class Shop:
             base=settings.base,
         )
         none = cast("Any", None)
-        return RunContext(settings=settings, coordinator=none, door=none, sessions=none, workdirs=workdirs, sandbox=box)
+        return RunContext(
+            settings=settings,
+            coordinator=none,
+            door=none,
+            sessions=none,
+            workdirs=workdirs,
+            sandbox=box,
+            accounts=none,
+        )
 
     async def ready(self, key: str = "T:C:1.0", **changed: Any) -> Workdir:
         """The worktree of a thread, set up."""

@@ -112,3 +112,16 @@ def test_lines_that_try_ones_patience_take_no_time(line: str) -> None:
     text = f"text\n{line}\n{line}"
     title_of(text)
     assert "".join(piece for piece, _ in pieces_of(text)) == text
+
+
+@pytest.mark.req("SEC-09")
+@pytest.mark.parametrize(
+    "part",
+    ["<", "<a ", "<!--", "<?", "</", "</a", "<!x", "<![x", "<![CDATA[", '<a x="', "<a b='", "&#", "<svg>", "<a =="],
+)
+def test_a_page_of_markup_without_an_end_is_read_once(part: str) -> None:
+    assert text_of(f"<h1>A page</h1>{part * 50_000}").startswith("# A page")
+
+
+def test_numbers_of_any_length_are_text() -> None:
+    assert text_of(f"a &#{'9' * 5000}; b &amp; c").endswith("; b &amp; c")

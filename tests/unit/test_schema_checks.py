@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from swarm.domain.edited_arguments import TOO_COSTLY, argument_problem
 from swarm.domain.errors import Invalid
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, NewRequest, Option, ToolRequest
-from swarm.domain.patterns import MOST_STEPS, TooCostly, WorkLimit, fits_pattern
+from swarm.domain.patterns import MOST_STEPS, TooCostly, WorkLimit, fits_pattern, has_few_values
 from swarm.domain.schema_checks import SchemaCheck
 from swarm.domain.schema_forms import fields_of
 from tests.support.schema_bombs import BOMBS, HARMLESS, PATTERNS, SLOW_ELSEWHERE
@@ -191,3 +192,19 @@ def test_two_labels_for_one_value_are_refused_and_the_same_choice_twice_is_one()
 
 
 _ANSWER = (HumanDecision.ANSWER, HumanDecision.REJECT)
+
+
+# JSON
+
+
+@pytest.mark.parametrize("text", ["[{" * 50, '", [' * 50, "\\" * 51, "ü\ud800,", '\n\t"'])
+def test_what_stands_in_the_texts_of_json_is_no_value(text: str) -> None:
+    document = json.dumps({text: [text, 1, {"a": text}]}, ensure_ascii=False)
+    assert has_few_values(document, 5)
+    assert not has_few_values(document, 4)
+
+
+@pytest.mark.parametrize("part", ["[]", "{}", "1", '""', '"a"', "null", '{"a":1}'])
+def test_many_values_of_any_kind_are_many(part: str) -> None:
+    assert not has_few_values(f"[{','.join([part] * 101)}]", 100)
+    assert not has_few_values(b'data: "\n: "\r"\r\n' + f"[{','.join([part] * 101)}]".encode(), 100)

@@ -36,6 +36,7 @@ from swarm.domain.model.requests import (
     tool_digest,
 )
 from swarm.domain.model.sessions import CallMemory, MessageRole, SessionMessage, WaitingTurn, plain
+from swarm.processes.background import checked_in_turn
 
 DECISIONS: Final = (
     HumanDecision.APPROVE,
@@ -182,7 +183,7 @@ class _Settling:
             return refusal
         is_edited = decided.decision is HumanDecision.EDIT and decided.arguments is not None
         given = dict((decided.arguments if is_edited else call.arguments) or {})
-        arguments, found = await asyncio.to_thread(mended_and_checked, tool.parameters, given)
+        arguments, found = await checked_in_turn(mended_and_checked, tool.parameters, given)
         if found.is_fine:
             return arguments
         problems = [*(f"{name} is missing" for name in found.missing), *found.problems]

@@ -5,7 +5,6 @@ Tool calls are validated, counted, shortened, shown and stored.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -40,6 +39,7 @@ from swarm.clock import new_id
 from swarm.domain.answers.events import InputMessage, RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
 from swarm.domain.model.sessions import RunMemory, SessionMessage, SessionScope, messages_for_model
+from swarm.processes.background import checked_in_turn
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
 """Accepts any arguments: the toolset validates them against the tool's own schema."""
@@ -112,7 +112,7 @@ class _RunTools(AbstractToolset[None]):
         """
         call_id = ctx.tool_call_id or f"{self._run.input.agui_run_id}-{ctx.run_step}"
         chosen = self._tools[name]
-        arguments, found = await asyncio.to_thread(mended_and_checked, chosen.parameters, tool_args)
+        arguments, found = await checked_in_turn(mended_and_checked, chosen.parameters, tool_args)
         refusal = self._refusal(chosen, found, ctx.run_step)
         if refusal is None and self._approvals.apply_to(chosen, arguments):
             refusal = await chosen.refuse(arguments) or self._asked(chosen, arguments, self._new_id(call_id))

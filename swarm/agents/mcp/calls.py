@@ -26,6 +26,7 @@ from swarm.agents.mcp.elicitation import ServerCall, ServerQuestions, elicitatio
 from swarm.agents.mcp.server import McpServer
 from swarm.agents.toolbox.people import MOST_WAIT_SECONDS
 from swarm.agents.toolbox.tool import ToolAnswer, failed
+from swarm.domain.patterns import has_few_values
 from swarm.telemetry.redaction import HIDDEN
 
 _MOST_CHARACTERS: Final = 1_000
@@ -42,6 +43,9 @@ _ROUND_SECONDS: Final = 0.25  # before a call is continued for which the server 
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+
+MOST_VALUES: Final = 30_000
+"""The values in a server's message. One with more, which would take long to read, ends the call."""
 
 MAX_CHARACTERS: Final = 1024 * 1024
 """Longer results are cut."""
@@ -286,7 +290,7 @@ def _says(texts: Sequence[str], structured: Any) -> bool:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text) if has_few_values(text, MOST_VALUES) else None
     except (ValueError, RecursionError):
         return None
 

@@ -14,6 +14,7 @@ import logging
 import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
+from hashlib import sha256
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -32,6 +33,9 @@ from swarm.agents.mcp.server import McpServer, Program, ServerStatus, Timeouts
 from swarm.agents.mcp.transports import Refusals, over_http, over_stdio
 from swarm.agents.toolbox.people import AskPeople
 from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.domain.patterns import TooCostly, WorkLimit
+from swarm.domain.schema_checks import fill_in
+from swarm.processes.background import checked_in_turn
 
 _SETTLE_SECONDS: Final = 0.1
 """Changes of the list within this time are read together."""
@@ -46,6 +50,8 @@ _MOST_PAGES: Final = 100
 """A list with more pages counts as endless."""
 
 _MOST_SCHEMA_BYTES: Final = 64 * 1024
+_MOST_SCHEMA_VALUES: Final = 10_000
+"""Of one tool, with its references filled in: the models' library reads it for each request, on the event loop."""
 
 _log = structlog.get_logger(__name__)
 
@@ -75,6 +81,7 @@ class McpConnection:
         self._questions = ServerQuestions(server, ask)  # of the current or the last connection
         self._detail = _NOT_TRIED
         self._logged: object = None  # the status of the tools that was last logged
+        self._refused: dict[str, bytes] = {}  # by the tool's name: its schema, as far as the log has it
         self._mode = 0  # index in `_MODES` of the last mode that worked, or of the next one to try
         self._scope: anyio.CancelScope | None = None  # covers everything that the client opens
         self._closing = asyncio.Event()
@@ -149,7 +156,7 @@ class McpConnection:
                 self._scope = scope
                 questions = self._questions.anew(self._wake.set)
                 async with self._open(refusals, questions) as client:
-                    tools = await _read_tools(client)
+                    tools = await self._read_tools(client)
                     scope.deadline = math.inf
                     try:
                         self._questions = questions
@@ -203,7 +210,7 @@ class McpConnection:
                     await anyio.sleep(0 if self._is_leaving else _SETTLE_SECONDS)
                 self._wake.clear()
                 if not self._is_leaving:
-                    self._note_tools(await _read_tools(client))
+                    self._note_tools(await self._read_tools(client))
             tasks.cancel_scope.cancel()
 
     @property
@@ -260,33 +267,45 @@ class McpConnection:
             **({"allowed_but_missing": missing} if missing else {}),
         )
 
+    async def _read_tools(self, client: Client) -> dict[str, types.Tool]:
+        """Reads all tools of the server by name, except those whose schema takes long to read. If two have the same
+        name, the first is used.
 
-async def _read_tools(client: Client) -> dict[str, types.Tool]:
-    """Reads all tools of a server by name, except those with a schema that takes long to read for each request of a
-    model. If two have the same name, the first is used.
+        Raises MCPError, ValidationError or McpServerUnusable.
+        """
+        tools: dict[str, types.Tool] = {}
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            page = await _page(client, cursor)
+            for tool in page.tools:
+                if tool.name not in self.server.allowed or await checked_in_turn(self._is_usable, tool):
+                    tools.setdefault(tool.name, tool)
+            if page.next_cursor is None:
+                return tools
+            cursor = page.next_cursor
+        raise McpServerUnusable("its list of tools is endless")
 
-    Raises MCPError, ValidationError or McpServerUnusable.
-    """
-    tools: dict[str, types.Tool] = {}
-    cursor: str | None = None
-    for _ in range(_MOST_PAGES):
-        page = await _page(client, cursor)
-        for tool in page.tools:
-            if _is_usable(tool.input_schema):
-                tools.setdefault(tool.name, tool)
-            else:
-                _log.warning("The schema of a tool is too large.", action="mcp_schema", tool=tool.name)
-        if page.next_cursor is None:
-            return tools
-        cursor = page.next_cursor
-    raise McpServerUnusable("its list of tools is endless")
+    def _is_usable(self, tool: types.Tool) -> bool:
+        """Whether models can be given a tool. Logs once why not."""
+        why, schema = _why_unusable(tool.input_schema)
+        if why and self._refused.get(tool.name) != schema:
+            self._refused[tool.name] = schema
+            ids = {"action": "mcp_schema", "server": self.server.name, "tool": tool.name}
+            _log.warning("A tool is not offered, because of its schema.", why=why, **ids)
+        return not why
 
 
-def _is_usable(schema: Mapping[str, Any]) -> bool:
+def _why_unusable(schema: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Returns why models cannot be given a schema; empty if they can. With a digest of it."""
     try:
-        return len(orjson.dumps(schema)) <= _MOST_SCHEMA_BYTES
-    except orjson.JSONEncodeError:  # nested too deeply
-        return False
+        dumped = orjson.dumps(schema)
+        digest = sha256(dumped).digest()
+        fill_in(schema, WorkLimit(_MOST_SCHEMA_VALUES))
+    except orjson.JSONEncodeError:
+        return "it is nested too deeply", b""
+    except TooCostly:
+        return f"it has more than {_MOST_SCHEMA_VALUES:,} values with its references filled in", digest
+    return "" if len(dumped) <= _MOST_SCHEMA_BYTES else f"it is larger than {_MOST_SCHEMA_BYTES // 1024} KiB", digest
 
 
 async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:

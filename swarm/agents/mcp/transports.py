@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Final
 
@@ -26,8 +28,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from swarm.agents.http import CONNECT_SECONDS, Limited, open_client
-from swarm.agents.mcp.calls import McpServerUnusable
+from swarm.agents.mcp.calls import MOST_VALUES, McpServerUnusable
 from swarm.agents.mcp.server import Address, McpServer, Program, Timeouts
+from swarm.domain.patterns import has_few_values
 from swarm.processes.child import Child
 from swarm.telemetry.redaction import Redactor
 
@@ -42,6 +45,7 @@ _LAST_WORDS_SECONDS: Final = 0.2
 """The time for reading the remaining output after a program has exited."""
 
 _CHUNK_BYTES: Final = 64 * 1024
+_EVENT_END: Final = re.compile(rb"(?>\r\n|\r|\n){2}")
 _INHERITED: Final = ("PATH", "HOME")
 _LOGGED_LINE_BYTES: Final = 1_000
 _LOGGED_LINES_PER_MINUTE: Final = 120
@@ -122,11 +126,13 @@ async def _read(
     """Passes on every message. After that, it continues to read, because a program with a full pipe could not exit."""
     try:
         while line := await stdout.readline():
+            if not has_few_values(line, MOST_VALUES):
+                raise ValueError
             message = _message(line, log_pump)
             if message is not None:
                 await to_client.send(message)
     except ValueError:
-        log_pump.tell(b"(a line of more than %d bytes)" % LINE_BYTES)
+        log_pump.tell(b"(a line of more than %d bytes, or of more than %d values)" % (LINE_BYTES, MOST_VALUES))
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
         pass  # the client has disconnected
     except ConnectionError:
@@ -230,6 +236,33 @@ class Refusals:
                 return f"it answered with HTTP {self.last}"
 
 
+class _Messages(Limited):
+    """The body of a response, message by message, because the library reads each whole, on the event loop."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, *, are_events: bool) -> None:
+        super().__init__(body, _MAX_BYTES)
+        self._are_events = are_events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        held = bytearray()
+        async for chunk in super().__aiter__():
+            begun = max(len(held) - 3, 0)
+            held += chunk
+            ends = [found.end() for found in _EVENT_END.finditer(held, begun)] if self._are_events else []
+            if ends:
+                self.count = len(held) - ends[-1]
+            for begin, end in pairwise([0, *ends]):
+                yield self._checked(held[begin:end])
+            del held[: ends[-1] if ends else 0]
+        yield self._checked(held)
+
+    def _checked(self, message: bytearray) -> bytes:
+        if has_few_values(bytes(message), MOST_VALUES):
+            return bytes(message)
+        words = f"It sent more than {MOST_VALUES:,} values at once."
+        raise httpx2.SSEError(words) if self._are_events else httpx2.StreamError(words)
+
+
 @asynccontextmanager
 async def over_http(address: Address, refusals: Refusals) -> AsyncGenerator[TransportStreams]:
     """Connects to a server's address. Nothing is sent twice, and redirects stay within the origin."""
@@ -237,9 +270,9 @@ async def over_http(address: Address, refusals: Refusals) -> AsyncGenerator[Tran
     async def look(response: httpx2.Response) -> None:
         if response.request.method == "POST":  # a server need not support the other methods
             refusals.last = response.status_code if response.is_error else None
-        is_endless = response.headers.get("Content-Type", "").startswith("text/event-stream")
-        if isinstance(response.stream, httpx2.AsyncByteStream) and not is_endless:
-            response.stream = Limited(response.stream, _MAX_BYTES)
+        are_events = response.headers.get("Content-Type", "").startswith("text/event-stream")
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Messages(response.stream, are_events=are_events)
 
     async with open_client([address.url]) as client:
         # The caller limits the time for a response.

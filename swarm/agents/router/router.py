@@ -54,6 +54,7 @@ from swarm.clock import new_id
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
 from swarm.domain.model.sessions import MessageRole, RunMemory, SessionMessage, tool_pairs
+from swarm.processes.background import checked_in_turn
 
 _MICRODOLLARS: Final = 1_000_000
 _MOST_TOOLS_NAMED: Final = 12
@@ -338,7 +339,7 @@ class Router:
         _log.debug("A router decides.", action="route", run_id=run.input.agui_run_id, messages=messages, tools=offered)
         response = await model_request(self._model, messages, model_request_parameters=offered)
         self._meter.count(run, response)
-        decision = await asyncio.to_thread(decision_in, response, tools)
+        decision = await checked_in_turn(decision_in, response, tools)
         _log.debug(
             "A router has decided.", action="route", run_id=run.input.agui_run_id, response=response, decision=decision
         )

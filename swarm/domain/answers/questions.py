@@ -26,6 +26,7 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ToolRequest,
 )
+from swarm.domain.patterns import WorkLimit
 from swarm.domain.text.characters import is_blank
 
 TOOL_CALL: Final = "toolCall"
@@ -68,11 +69,12 @@ def why_unaskable(asked: Sequence[Asked]) -> str | None:
         return f"the agent asks more than {MAX_OPEN_PER_WORK} questions at once, and people are shown no more"
     if any(one != other for one, other in combinations(asked, 2) if one.id == other.id):
         return "the agent asks different questions with the same id, so that one answer would count for all of them"
+    steps = WorkLimit()  # for all of them, because events are read on the event loop
     for question in asked:
         if question.problem:
             return f"the agent asks something that cannot be shown to people ({question.problem})"
         try:
-            check_new(request_of(question, question.id))
+            check_new(request_of(question, question.id), steps)
         except Invalid as wrong:
             problems = "; ".join(f"{name}: {expected}" for name, expected in wrong.fields.items())
             return f"the agent asks something that cannot be shown to people ({problems})"

@@ -1,4 +1,6 @@
-"""Reads request bodies: at most 1 MiB, valid UTF-8, valid JSON, and only text that every database can store."""
+"""Reads request bodies: at most 1 MiB, valid UTF-8, valid JSON of a limited number of values, and only text that every
+database can store.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
+from swarm.domain.patterns import MOST_VALUES, has_few_values
 from swarm.entrypoints.web.errors import RequestTimeout, invalid
 
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -70,7 +73,11 @@ def _parse_json(body: bytes) -> Any:
 
 
 def load_json(body: bytes) -> Any:
-    """Parses JSON. Raises BadRequest, including for lone surrogates, which orjson rejects as invalid Unicode."""
+    """Parses JSON. Raises TooLarge, and BadRequest, including for lone surrogates, which orjson rejects as invalid
+    Unicode.
+    """
+    if not has_few_values(body):
+        raise TooLarge(f"The body has more than {MOST_VALUES:,} values.", hint="Send less at once.")
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:

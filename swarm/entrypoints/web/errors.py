@@ -31,6 +31,7 @@ from swarm.entrypoints.web.identity import CALL
 
 INTERNAL_MESSAGE: Final = "Something went wrong in the coordinator; see its log."
 
+_MOST_PROBLEMS: Final = 50
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 _log = structlog.get_logger(__name__)
@@ -75,8 +76,8 @@ def answer(error: SwarmError) -> Answer:
 
 
 def invalid(problems: Sequence[Mapping[str, Any]]) -> Invalid:
-    """Converts pydantic's errors to our own messages, by field, without the rejected values."""
-    fields = {_field(problem["loc"]): _expectation(problem) for problem in problems}
+    """Converts the first of pydantic's errors to our own messages, by field, without the rejected values."""
+    fields = {_field(problem["loc"]): _expectation(problem) for problem in problems[:_MOST_PROBLEMS]}
     return Invalid(f"Not valid: {', '.join(sorted(fields))}.", hint="See 'fields' for what is expected.", fields=fields)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
-from swarm.domain.decision_rules import GroupMembers, asked_policy, check_new, eligible_people, grant_counts
+from swarm.domain.decision_rules import GroupMembers, asked_policy, eligible_people, grant_counts
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.deliveries import DeliveryKind, Mark
@@ -82,8 +82,8 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     """Asks people, unless the same was asked before: then the existing request is returned. Later work that asks what
     is open in its thread waits for the end of that request, without a card.
 
-    Raises Invalid for a request that people could not answer, and Conflict for too many open requests of the work, and
-    for an id that was used for another question.
+    The caller has checked that people can answer (`check_new`). Raises Conflict for too many open requests of the
+    work, and for an id that was used for another question.
     """
     before = requests.of_key(tx, new.key)
     if before and before.is_open and before.asker is Asker.LIVE and before.lease_token != waiting.lease_token:
@@ -95,7 +95,6 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
                 hint="Give each question an id of its own.",
             )
         return (before.joins and before.is_open and requests.get(tx, before.joins)) or before
-    check_new(new)
     open_before = _asked_before(tx, new, waiting)
     if open_before and open_before.work_id == waiting.work_id:
         if waiting.run_id is None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from swarm.domain.decision_rules import check_new
 from swarm.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from swarm.domain.json_shapes import time_of
 from swarm.domain.model.agents import Agent
@@ -26,6 +27,7 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.processes.background import checked_in_turn
 from swarm.services.requests import asking as asking_people
 from swarm.services.requests.asking import ask, cancel, lock_work, received, release, why_over
 from swarm.services.rules.fencing import AuthorizedMessage, AuthorizedTask, authorize_message, authorize_task
@@ -76,6 +78,7 @@ class HumanRequests:
         waits with `get`. The same question about the same work is asked once, whoever asks. Raises Invalid, Conflict,
         and the errors of `authorize_message` and `authorize_task`.
         """
+        await checked_in_turn(check_new, new)
         return await self._database.write(self._ask, caller, work, new, wait)
 
     async def ask_during_run(self, run_id: str, tool: str, new: NewRequest) -> HumanRequest:
@@ -84,6 +87,7 @@ class HumanRequests:
         Returns the request when it has ended. If the caller is cancelled, the request is withdrawn. Raises Conflict if
         the run is over or has nobody to ask, Invalid, and Unavailable.
         """
+        await checked_in_turn(check_new, new)
         asking = asyncio.ensure_future(
             self._database.write(asking_people.ask_during_run, run_id, tool, new, self._operating_policy)
         )

@@ -31,6 +31,7 @@ class Web:
     mcp: MCPServer
     url: str = ""
     is_old: bool = False  # it knows nothing of the newest protocol
+    as_json: bool = False  # its answers are no events
     token: str = ""  # which it wants to see
     refuses_with: int = 0  # an HTTP status
     keeps_sessions: bool = False  # it never answers when one is to be closed
@@ -70,7 +71,12 @@ async def web(**manners: object) -> AsyncIterator[Web]:
             await ctx.session.send_tool_list_changed()
         return "done"
 
-    async with serving(_guarded(served, mcp.streamable_http_app())) as url:
+    @mcp.tool(structured_output=True)
+    def many(values: int, text: str = "") -> dict[str, list[int | str]]:
+        """Return many values."""
+        return {"all": [text, *[1] * values]}
+
+    async with serving(_guarded(served, mcp.streamable_http_app(json_response=served.as_json))) as url:
         served.url = url
         yield served
 
@@ -103,11 +109,25 @@ async def test_offers_the_allowed_tools_calls_them_and_hears_of_new_ones(is_old:
         async with McpServers([at(served.url, "hello", "grow", "grown")], timeouts=QUICK) as servers:
             assert names(servers) == ["hello", "grow"]
             assert (await call(servers, "hello")).text == "hello"
-            assert servers.status()[0].others == ("wait",)
+            assert servers.status()[0].others == ("wait", "many")
             await call(servers, "grow")
             await until_offered(servers, "hello", "grow", "grown")
             assert (await call(servers, "grown")).text == "grown"
         assert ("DELETE" in served.methods) is is_old  # a session is closed
+
+
+@pytest.mark.req("SEC-09")
+@pytest.mark.parametrize("as_json", [False, True], ids=["events", "JSON"])
+async def test_an_answer_of_too_many_values_is_not_read(as_json: bool) -> None:
+    async with (
+        web(as_json=as_json, is_old=True) as served,
+        McpServers([at(served.url, "many", "hello")], timeouts=QUICK) as servers,
+    ):
+        assert (await call(servers, "many", values=20_000, text='", [' * 20_000)).text.count("1,") == 19_999
+        answer = await call(servers, "many", values=40_000)
+        assert answer.failed
+        assert ("more than 30,000 values" if as_json else "disconnected during the call") in answer.text
+        assert (await call(servers, "hello")).text == "hello"
 
 
 @pytest.mark.parametrize("is_old", [False, True], ids=["newest protocol", "with a session"])

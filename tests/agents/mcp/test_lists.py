@@ -15,6 +15,7 @@ from swarm.agents.mcp.servers import McpServers
 from tests.agents.mcp.conftest import (
     QUICK,
     Plain,
+    at,
     call,
     names,
     plain_in,
@@ -158,19 +159,61 @@ async def test_tools_of_a_list_for_all_servers_keep_their_names_and_none_is_miss
     assert not [line for line in lines if line["action"] == "mcp_tools" and line["log_level"] == "warning"]
 
 
+def _doubled(levels: int) -> dict[str, Any]:
+    parts: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": parts | {f"d{levels}": {}}}
+
+
+def _deep(levels: int) -> dict[str, Any]:
+    deep: dict[str, Any] = {}
+    for _ in range(levels):
+        deep = {"allOf": [deep]}
+    return deep
+
+
+BAD_SCHEMAS = {
+    "large": ({"enum": ["x" * 1000] * 70}, "it is larger than 64 KiB"),
+    "deep": (_deep(300), "it is nested too deeply"),
+    "doubled": (_doubled(40), "it has more than 10,000 values with its references filled in"),
+    "chained": (
+        {"$ref": "#/$defs/0", "$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(900)}},
+        "it has more than 10,000 values with its references filled in",
+    ),
+    "a property with that name": (
+        {"properties": {"$defs": {"anyOf": [{"$ref": "#/$defs/d0"}] * 40}}, "$defs": _doubled(8)["$defs"]},
+        "it has more than 10,000 values with its references filled in",
+    ),
+    "pointing": (
+        {"properties": {"a": {"enum": [1] * 300}, "b": {"anyOf": [{"$ref": "#/properties/a"}] * 40}}},
+        "it has more than 10,000 values with its references filled in",
+    ),
+}
+GOOD_SCHEMAS: dict[str, dict[str, Any]] = {
+    "fine": {},
+    "few": _doubled(5),
+    "within itself": {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#"}] * 9}}},
+    "nowhere": {"allOf": [{"$ref": "#/$defs/none"}, {"$ref": "http://example.org/"}, {"$ref": "#/allOf/7"}]},
+}
+
+
 @pytest.mark.req("SEC-09")
-async def test_a_tool_whose_schema_is_too_large_is_not_offered() -> None:
+async def test_a_tool_whose_schema_takes_too_long_to_read_is_refused_once_with_the_reason() -> None:
     class Listing:
+        more: dict[str, Any] = {}
+
         async def list_tools(self, *, cursor: str | None) -> types.ListToolsResult:
-            deep: dict[str, Any] = {}
-            for _ in range(300):
-                deep = {"allOf": [deep]}
-            large = {"enum": ["x" * 1000] * 70}
-            schemas = {"fine": {"type": "object"}, "large": large, "deep": deep}
+            schemas = {name: schema for name, (schema, _) in BAD_SCHEMAS.items()} | GOOD_SCHEMAS | self.more
             return types.ListToolsResult(
                 tools=[types.Tool(name=name, input_schema=schema) for name, schema in schemas.items()]
             )
 
+    listing = Listing()
+    one = connection.McpConnection(at("http://127.0.0.1/", *BAD_SCHEMAS, *GOOD_SCHEMAS), QUICK)
     with capture_logs() as logs:
-        assert set(await connection._read_tools(cast("Any", Listing()))) == {"fine"}
-    assert [line["tool"] for line in logs] == ["large", "deep"]
+        for _ in range(3):
+            assert set(await one._read_tools(cast("Any", listing))) == set(GOOD_SCHEMAS)
+        listing.more = {"large": {"enum": ["y" * 1000] * 70}, "not allowed": _doubled(40)}
+        assert set(await one._read_tools(cast("Any", listing))) == {*GOOD_SCHEMAS, "not allowed"}
+    assert [line["tool"] for line in logs] == [*BAD_SCHEMAS, "large"]
+    for line in logs:
+        assert line["why"] == BAD_SCHEMAS[line["tool"]][1]

@@ -217,6 +217,17 @@ async def test_a_message_without_an_end_ends_the_connection_only(plain: Plain, m
     assert len(plain.seen("tools/call")) == 2
 
 
+@pytest.mark.req("SEC-09")
+async def test_a_message_of_too_many_values_ends_the_connection_only(plain: Plain) -> None:
+    plain.offer("many", "echo")
+    async with McpServers([plain.server("many", "echo")], timeouts=QUICK) as servers:
+        assert (await call(servers, "many", values=20_000)).text.count("1") == 20_000
+        assert "disconnected during the call" in (await call(servers, "many", values=40_000)).text
+        await wait_until(_started_twice(plain), what="it was started again")
+        await until_status(servers, is_up=True)
+        assert (await call(servers, "echo", text="," * 40_000)).text.count(",") == 40_000
+
+
 async def test_garbage_on_stdout_is_passed_over_and_logged_at_debug_only(tmp_path: Path) -> None:
     garbage = plain_in(tmp_path / "garbage", "garbage")
     with capture_logs() as lines:

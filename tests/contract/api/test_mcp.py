@@ -332,6 +332,7 @@ NO_CALLS: Final = (
     (b'{"jsonrpc": "2.0"}', 400),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": 5}', 400),
     (b'{"a": "' + b"x" * (1024 * 1024) + b'"}', 413),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": [' + b"{}," * 10_000 + b"{}]}", 413),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Request:
     left: asyncio.Event = field(default_factory=asyncio.Event, repr=False)  # the client closed the connection
     over: asyncio.Event = field(default_factory=asyncio.Event, repr=False)  # it is answered
 
-    @property
+    @cached_property  # long answers ask for it with each of their pieces
     def json(self) -> Any:
         return json.loads(self.body)
 

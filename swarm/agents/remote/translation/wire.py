@@ -17,6 +17,8 @@ from ag_ui.core import Event, EventType
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from swarm.domain.patterns import has_few_values
+
 _ID_CHARACTERS: Final = 200
 """The maximum length of a card's id in Slack."""
 
@@ -86,9 +88,9 @@ def first(value: JsonObject, *names: str) -> object:
 
 
 def parsed(text: str) -> object:
-    """Parses JSON; None if the text is not valid."""
+    """Parses JSON; None if the text is not valid, or has too many values."""
     try:
-        return orjson.loads(text)
+        return orjson.loads(text) if has_few_values(text) else None
     except orjson.JSONDecodeError:
         return None
 
@@ -102,8 +104,10 @@ class Wire:
         self.read_count = 0
 
     def read(self, data: str) -> Event | None:
-        """Reads the data of one server-sent event; None for an unknown or invalid event."""
-        event = _valid(data) or self._mended(data)
+        """Reads the data of one server-sent event; None for an unknown or invalid event, and for one with
+        too many values.
+        """
+        event = (_valid(data) or self._mended(data)) if has_few_values(data) else None
         if event is None:
             self.skipped_count += 1
         else:

@@ -119,6 +119,8 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
             return {"result": {"content": 7}}
         case "long":
             return text("x" * arguments["characters"])
+        case "many":
+            return {"result": {"content": [], "structuredContent": {"all": [1] * arguments["values"]}}}
         case "environment":
             return text(json.dumps(dict(os.environ)))
         case _:
