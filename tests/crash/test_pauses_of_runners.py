@@ -103,7 +103,7 @@ class Scene:
     async def _hand_over(
         self, trigger: Mapping[str, Any], kinds: Mapping[str, str], threads: Mapping[str, str]
     ) -> None:
-        if not trigger["inbox_messages"]:  # a late notice
+        if trigger["kind"] != "slack_inbox_message":  # a task has ended
             await self._finish(trigger)
             return
         message = trigger["inbox_messages"][-1]
