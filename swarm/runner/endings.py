@@ -29,7 +29,8 @@ _NO_ANSWER: Final = re.compile(
     r"|\bquota exceeded|\binsufficient (?:credits?|quota|balance)"
     r"|\bout of (?:credits|extra usage)|\bnot logged in|\brun /login"
     r"|\binvalid api key|\bauthentication_error|\bapi error\b|\boverloaded|\bprompt is too long"
-    r"|\bcontext (?:window|length) .{0,30}exceeded",
+    r"|\bcontext (?:window|length) .{0,30}exceeded|\bexceeded retry limit|\bexperiencing high demand"
+    r"|\bstream disconnected before completion|^\s*\{\"error\": ?\{",
     re.IGNORECASE,
 )
 _SPAN: Final = re.compile(r"(\d+) ?(d|h|m)[a-z]*", re.IGNORECASE)

@@ -97,6 +97,10 @@ def test_the_end_of_a_turn_settles_the_work(name: str) -> None:
         "Invalid API key · Please run /login",
         "Prompt is too long",
         'API Error: 529 {"type":"overloaded_error"}',
+        "exceeded retry limit, last status: 429 Too Many Requests",
+        "We're currently experiencing high demand, which may cause temporary errors.",
+        "Half of an answer\n\nstream disconnected before completion: Transport error: network error",
+        '{"error": {"message": "Invalid value for \'messages\'.", "type": "invalid_request_error"}}',
     ],
 )
 def test_what_a_cli_says_in_place_of_an_answer(text: str) -> None:
