@@ -120,7 +120,8 @@ def _reset_in(text: str, now: datetime) -> float | None:
         if found["month"]:
             month = _MONTHS.index(found["month"].lower()) // 3 + 1
             then = then.replace(month=month, day=int(found["day"]), year=now.year + (month < now.month))
-        elif then <= now:
+        then += timedelta(minutes=1)  # some second of that minute
+        if not found["month"] and then <= now:
             then += timedelta(days=1)
     except (KeyError, ValueError, OSError):  # no such zone, month or day
         return None
