@@ -35,7 +35,8 @@ _LIMIT: Final = re.compile(
 _NO_ANSWER: Final = re.compile(
     rf"{_LIMIT.pattern}|\bnot logged in|\brun /login"
     r"|\binvalid api key|\bauthentication_error|\bapi error\b|\boverloaded|\bprompt is too long"
-    r"|\bcontext (?:window|length) .{0,30}exceeded",
+    r"|\bcontext (?:window|length) .{0,30}exceeded|\bexceeded retry limit|\bexperiencing high demand"
+    r"|\bstream disconnected before completion|^\s*\{\"error\": ?\{",
     re.IGNORECASE,
 )
 _SPAN: Final = re.compile(r"(\d+) ?(d|h|m)[a-z]*", re.IGNORECASE)
@@ -135,7 +136,8 @@ def _reset_in(text: str, now: datetime) -> float | None:
         if found["month"]:
             month = _MONTHS.index(found["month"].lower()) // 3 + 1
             then = then.replace(month=month, day=int(found["day"]), year=now.year + (month < now.month))
-        elif then <= now:
+        then += timedelta(minutes=1)  # some second of that minute
+        if not found["month"] and then <= now:
             then += timedelta(days=1)
     except (KeyError, ValueError, OSError):  # no such zone, month or day
         return None

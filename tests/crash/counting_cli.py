@@ -1,4 +1,5 @@
-"""A coding CLI that notes each of its runs. ``counting_cli.py KIND NOTES SECONDS``, KIND is ``command`` or ``acp``.
+"""A coding CLI that notes each of its runs. ``counting_cli.py KIND NOTES SECONDS``, KIND is ``command``, ``acp`` or
+``claude``.
 
 A run works on the job that its prompt names (``job-NUMBER``) for so many seconds, and says when it begins and ends.
 """
@@ -6,19 +7,20 @@ A run works on the job that its prompt names (``job-NUMBER``) for so many second
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import time
 from pathlib import Path
 from typing import Any, cast
 
-KIND, NOTES, SECONDS = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+KINDS = ("command", "acp", "claude")
 
 
 def note(prompt: str) -> str:
     """Notes the run, and returns its job."""
     (job,) = set(re.findall(r"job-\d+", prompt))
-    with NOTES.open("a") as file:
+    with Path(sys.argv[2]).open("a") as file:
         file.write(f"{job}\n")
     return str(job)
 
@@ -26,7 +28,7 @@ def note(prompt: str) -> str:
 def command() -> None:
     job = note(sys.stdin.read())
     print(f"Begun {job}.", flush=True)  # noqa: T201
-    time.sleep(SECONDS)
+    time.sleep(float(sys.argv[3]))
     print(f"Finished {job}.", flush=True)  # noqa: T201
 
 
@@ -52,7 +54,7 @@ async def acp() -> None:
         async def prompt(self, session_id: str, prompt: Any, **_: Any) -> PromptResponse:
             job = note("".join(block.text for block in prompt))
             await self.say(session_id, f"Begun {job}.\n")
-            await asyncio.sleep(SECONDS)
+            await asyncio.sleep(float(sys.argv[3]))
             await self.say(session_id, f"Finished {job}.")
             return PromptResponse(stop_reason="end_turn")
 
@@ -62,8 +64,33 @@ async def acp() -> None:
     await run_agent(cast("Any", Agent()), use_unstable_protocol=True)
 
 
+def claude() -> None:
+    """Claude Code's protocol, as far as one turn needs it."""
+
+    def write(**message: object) -> None:
+        print(json.dumps(message), flush=True)  # noqa: T201
+
+    def say(text: str) -> None:
+        delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}
+        write(type="stream_event", event=delta, parent_tool_use_id=None)
+
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message["type"] == "control_request":
+            done = {"subtype": "success", "request_id": message["request_id"], "response": {}}
+            write(type="control_response", response=done)
+        elif message["type"] == "user":
+            write(type="system", subtype="init", mcp_servers=[{"name": "swarm", "status": "connected"}])
+            write(type="stream_event", event={"type": "message_start", "message": {"id": "m"}})
+            job = note(line)
+            say(f"Begun {job}.\n")
+            time.sleep(float(sys.argv[3]))
+            say(f"Finished {job}.")
+            write(type="result", subtype="success", is_error=False, result=f"Finished {job}.")
+
+
 if __name__ == "__main__":
-    if KIND == "acp":
+    if sys.argv[1] == "acp":
         asyncio.run(acp())
     else:
-        command()
+        {"claude": claude, "command": command}[sys.argv[1]]()

@@ -98,6 +98,10 @@ def test_the_end_of_a_turn_settles_the_work(name: str) -> None:
         "Invalid API key · Please run /login",
         "Prompt is too long",
         'API Error: 529 {"type":"overloaded_error"}',
+        "exceeded retry limit, last status: 429 Too Many Requests",
+        "We're currently experiencing high demand, which may cause temporary errors.",
+        "Half of an answer\n\nstream disconnected before completion: Transport error: network error",
+        '{"error": {"message": "Invalid value for \'messages\'.", "type": "invalid_request_error"}}',
     ],
 )
 def test_what_a_cli_says_in_place_of_an_answer(text: str) -> None:
@@ -116,10 +120,11 @@ def test_an_answer_is_an_answer(text: str) -> None:
     ("text", "told"),
     [
         ("limit reached|1764262800", "2025-11-27T17:00"),
-        ("hit your limit · resets 3pm (UTC)", "2025-11-27T15:00"),
-        ("hit your limit · resets 9am (UTC)", "2025-11-28T09:00"),
-        ("weekly limit reached ∙ resets Nov 29, 12:30am (UTC)", "2025-11-29T00:30"),
-        ("usage limit. Try again at Dec 1st, 2025 3:05 PM (UTC).", "2025-12-01T15:05"),
+        ("hit your limit · resets 3pm (UTC)", "2025-11-27T15:01"),
+        ("hit your limit · resets 9am (UTC)", "2025-11-28T09:01"),
+        ("hit your limit. Try again at 12:00 PM (UTC).", "2025-11-27T12:01"),
+        ("weekly limit reached ∙ resets Nov 29, 12:30am (UTC)", "2025-11-29T00:31"),
+        ("usage limit. Try again at Dec 1st, 2025 3:05 PM (UTC).", "2025-12-01T15:06"),
         ("usage limit. Try again in 1 day 3 hours 5 minutes.", "2025-11-28T15:05"),
         ("limit reached, resets in 2h 30m", "2025-11-27T14:30"),
         ("limit reached, resets at 3pm (Mars/Olympus)", None),

@@ -373,6 +373,21 @@ async def test_work_that_the_coordinators_death_interrupts_comes_back_later_and_
     assert (await world.inbox_message(root)).interruptions == 0
 
 
+@pytest.mark.parametrize("is_heard", [False, True])
+async def test_work_is_no_attempt_if_the_poll_that_was_to_bring_it_may_have_died_with_the_coordinator(
+    world: World, database_url: str, *, is_heard: bool
+) -> None:
+    lea, trigger = await leased(world, INSTANCE)
+    await listens(world, LEASE_SECONDS - 5 if is_heard else 5)
+    async with coordinator(database_url, world.clock) as new:
+        while await ended_as(world, trigger) is None:
+            await called(new, lea, INSTANCE)
+            await listens(new, LEASE_SECONDS)
+            await new.sweep()
+    (found,) = await world.rows("SELECT attempts, interruptions FROM inbox_messages")
+    assert (found["attempts"], found["interruptions"]) == ((1, 0) if is_heard else (0, 1))
+
+
 async def test_a_run_that_fails_by_itself_counts_as_an_attempt(world: World) -> None:
     lead = await world.lead()
     root = await world.says(f"{BOT} hello")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -727,6 +728,33 @@ async def test_a_database_that_is_away_before_an_answer_is_shown_costs_nothing_o
         await writing.close("All of it.")
         assert (await writing.over(show)).text == "All of it."
     assert tries == 2, "shown by the next run"
+
+
+@pytest.mark.req("LOOP-21")
+async def test_a_database_that_is_away_while_an_answer_is_shown_does_not_end_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agent works on, and what it has to say comes when the database is back."""
+    lead = await world.lead()
+    real, again = answer_run.RunRecord, asyncio.Event()
+    tries = 0
+
+    def record(*args: Any) -> answer_run.RunRecord:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise Unavailable("away")
+        again.set()
+        return real(*args)
+
+    monkeypatch.setattr(answer_run, "RunRecord", record)
+    async with playing(world) as show:
+        writing = await begun(world, lead)
+        await writing.append("All ")
+        async with asyncio.timeout(30):
+            await again.wait()
+        await writing.close("of it.")
+        assert (await writing.over(show)).text == "All of it."
 
 
 async def test_a_process_that_has_lost_its_office_does_not_end_an_answer_that_fails_there(

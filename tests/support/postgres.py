@@ -117,6 +117,12 @@ class Server:
         """End all its processes at once; what it had not written is lost. It recovers with the next start."""
         self._control("-m", "immediate", "stop")
 
+    def pids(self) -> list[int]:
+        """Its processes, the one that starts the others first."""
+        postmaster = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
+        return [postmaster, *map(int, children.split())]
+
     def _control(self, *arguments: str) -> None:
         control: list[str | Path] = [
             self.binaries / "pg_ctl",

@@ -53,6 +53,9 @@ _ASKING: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Variables by which an agent asks people. By default codex lets another model decide, and opencode asks nothing. The
 operator's own values, named by ``--env``, come first."""
+_ASKING_MODE: Final = "default"
+"""The mode in which claude's and gemini's agents ask people. An agent may begin in another one, or continue a session
+in one that its earlier run has chosen."""
 _READS_ITSELF: Final = ("codex-acp",)  # the texts with instructions, whatever it is told
 
 _ALONE: Final = {"opencode": {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}}
@@ -193,11 +196,13 @@ class _AcpSession:
         opening: dict[str, Any] = {"cwd": str(self._wanted.cwd), "mcpServers": await self._mcp_servers()}
         opening |= {} if self._wanted.trusts_repository else {"_meta": _OF_CLAUDE}
         if self._wanted.resume is not None:
-            await self._resume(self._wanted.resume, opening)
+            await self._ask_people(await self._resume(self._wanted.resume, opening))
             return
-        self.id = text_of((await self._authenticated("session_new", **opening)).get("sessionId"))
+        opened = await self._authenticated("session_new", **opening)
+        self.id = text_of(opened.get("sessionId"))
         if not self.id:
             raise StartFailed("The agent began a session without an id.")
+        await self._ask_people(opened)
 
     async def turn(self, prompt: str) -> AsyncIterator[CliEvent]:
         """Sends a prompt; the first one of a new session has the system prompt in front."""
@@ -266,8 +271,15 @@ class _AcpSession:
         headers = [{"name": name, "value": value} for name, value in self._wanted.mcp.headers.items()]
         return [{"type": "http", "name": "swarm", "url": self._wanted.mcp.url, "headers": headers}]
 
-    async def _resume(self, wanted: str, opening: Mapping[str, Any]) -> None:
-        """Raises SessionMissing without a proof that the agent has the session."""
+    async def _ask_people(self, opened: Mapping[str, Any]) -> None:
+        """Leaves a mode in which not people decide, if the agent offers the one in which it asks them."""
+        modes = object_of(opened.get("modes"))
+        offered = [object_of(mode).get("id") for mode in modes.get("availableModes") or ()]
+        if _ASKING_MODE in offered and modes.get("currentModeId") != _ASKING_MODE:
+            await self._call("session_set_mode", sessionId=self.id, modeId=_ASKING_MODE)
+
+    async def _resume(self, wanted: str, opening: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the answer of the agent. Raises SessionMissing without a proof that the agent has the session."""
         offered = object_of(self._capabilities.get("sessionCapabilities"))
         try:
             is_listed = offered.get("list") is not None and await self._is_listed(wanted)
@@ -283,6 +295,7 @@ class _AcpSession:
         if answer.get("sessionId", wanted) != wanted or not (is_listed or self._replayed):
             raise SessionMissing("The agent did not show that it has the session.")
         self.id, self._preface = wanted, ""
+        return answer
 
     async def _is_listed(self, wanted: str) -> bool:
         cursor: dict[str, Any] = {}

@@ -40,7 +40,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.watchers import LeaseRefused
 from swarm.services.rules import task_ends
 from swarm.services.rules.escalations import escalate_dead_letter
-from swarm.services.rules.participants import offline_since, silent_since
+from swarm.services.rules.participants import listened_throughout, offline_since, silent_since
 from swarm.services.rules.silence import all_silent, stay_silent
 from swarm.services.rules.system_messages import show_all_answered, show_failed, show_stopped
 from swarm.store import agent_messages, agents, history, tasks
@@ -219,8 +219,18 @@ def expire(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> No
         _lose(tx, lease, LeaseEnd.EXPIRED, INTERRUPTED, operating_policy, interrupted=True)
     elif lease.prolonged < MOST_PROLONGED and _may_be_alive(tx, lease, agent, operating_policy):
         leases.prolong(tx, token, operating_policy.lease_seconds)
-    else:
+    elif _was_heard(tx, lease, operating_policy):
         _lose(tx, lease, LeaseEnd.EXPIRED, SILENT, operating_policy)
+    else:
+        _lose(tx, lease, LeaseEnd.EXPIRED, INTERRUPTED, operating_policy, interrupted=True)
+
+
+def _was_heard(tx: Transaction, lease: Lease, operating_policy: OperatingPolicy) -> bool:
+    """Whether its agent must have heard of a lease: some process has listened without a break until the first renewal
+    was due. Otherwise the poll that was to bring the work may have ended with the process that had granted it.
+    """
+    third_us = int(operating_policy.lease_seconds * SECOND / 3)
+    return listened_throughout(tx, operating_policy, lease.created_at, lease.created_at + third_us)
 
 
 def _may_be_alive(tx: Transaction, lease: Lease, agent: Agent | None, operating_policy: OperatingPolicy) -> bool:

@@ -129,6 +129,12 @@ def silent_since(tx: Transaction, operating_policy: OperatingPolicy, wanted_us: 
     return listened_since([(began, tx.now), *listening.latest(tx)], wanted_us)
 
 
+def listened_throughout(tx: Transaction, operating_policy: OperatingPolicy, begins: int, ends: int) -> bool:
+    """Returns whether one process has listened to agents from one moment to another without a break."""
+    began = max(tx.opened_at, operating_policy.started_at)
+    return any(since <= begins and ends <= until for since, until in [(began, tx.now), *listening.latest(tx)])
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     standing: Standing

@@ -271,7 +271,7 @@ class AnswerRun:
                 was_called=self.source.was_called,
                 by_itself=by_itself,
             )
-            stored = None if place is None or is_told or is_lost else await self.source.stored()
+            stored = await self.source.stored() if place and by_itself else None  # what would fail again
             if stored:
                 await self._end(stored, place)
         except SwarmError as trouble:

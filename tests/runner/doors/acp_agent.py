@@ -38,7 +38,10 @@ from acp.schema import (
     SessionCapabilities,
     SessionInfo,
     SessionListCapabilities,
+    SessionMode,
+    SessionModeState,
     SessionResumeCapabilities,
+    SetSessionModeResponse,
     ToolCallUpdate,
     Usage,
     UsageUpdate,
@@ -62,6 +65,16 @@ USES: list[tuple[Any, dict[str, Any]]] = [
     (True, {"server": "swarm__", "tool": "tray"}), ("MCP__swarm__tray", {}), ("mcp__swarm__tray ", {}),
 ]  # fmt: skip
 """Uses of tools: what the adapter says of the tool, and the arguments."""
+
+
+MODES = {"decides itself": ("auto", "default"), "asks": ("default", "auto"), "has other modes": ("build", "plan")}
+"""The modes of the agents that have any, the first of them the one in which it is."""
+
+
+def modes() -> SessionModeState | None:
+    """The modes by the habit."""
+    offered = [SessionMode(id=mode, name=mode) for mode in MODES.get(HABIT, ())]
+    return SessionModeState(current_mode_id=offered[0].id, available_modes=offered) if offered else None
 
 
 def fork_away() -> None:
@@ -124,7 +137,7 @@ class Agent:
         self.note(new=cwd, mcp=[one.model_dump(mode="json", by_alias=True) for one in mcp_servers or ()])
         if HABIT == "wants a key" and not self.key:
             raise RequestError(-32000, "Authentication required")
-        return NewSessionResponse(session_id="s-1")
+        return NewSessionResponse(session_id="s-1", modes=modes())
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
         if HABIT == "has pages" and cursor is None:
@@ -133,7 +146,11 @@ class Agent:
 
     async def resume_session(self, session_id: str, **_: Any) -> ResumeSessionResponse:
         self.note(resumed=session_id)
-        return ResumeSessionResponse()
+        return ResumeSessionResponse(modes=modes())
+
+    async def set_session_mode(self, mode_id: str, **_: Any) -> SetSessionModeResponse:
+        self.note(mode=mode_id)
+        return SetSessionModeResponse()
 
     async def load_session(self, session_id: str, **_: Any) -> LoadSessionResponse:
         if HABIT == "replays":

@@ -180,6 +180,18 @@ async def test_agents_are_told_to_ask_people_unless_the_operator_says_otherwise(
     assert (own["INITIAL_AGENT_MODE"], own["OPENCODE_PERMISSION"]) == ("agent", '"allow"')
 
 
+@pytest.mark.req("RUN-05")
+@pytest.mark.parametrize(
+    ("habit", "set_to"), [("decides itself", "default"), ("asks", None), ("has other modes", None)]
+)
+@pytest.mark.parametrize("resume", [None, "s-1"])
+async def test_an_agent_that_would_decide_itself_is_set_to_ask_people(
+    desk: Desk, habit: str, set_to: str | None, resume: str | None
+) -> None:
+    await desk.open(desk.acp(habit), resume=resume)
+    assert [one["mode"] for one in desk.noted() if "mode" in one] == ([set_to] if set_to else [])
+
+
 @pytest.mark.parametrize(
     ("values", "answer"),
     [({"colour": "red"}, {"action": "accept", "content": {"colour": "red"}}), (None, {"action": "decline"})],

@@ -118,8 +118,8 @@ async def test_agents_by_acp_stream_a_turn(
 @pytest.mark.parametrize(
     ("command", "door", "wire", "given", "dollars"),
     [
-        ("claude", ClaudeDoor(), AnthropicWire(), claude_environment, 0.000175),
-        ("claude-agent-acp", AcpDoor(["claude-agent-acp"]), AnthropicWire(), claude_environment, 0.000175),
+        ("claude", ClaudeDoor(), AnthropicWire(), claude_environment, 0.00014),
+        ("claude-agent-acp", AcpDoor(["claude-agent-acp"]), AnthropicWire(), claude_environment, 0.00028),
         ("codex-acp", codex_door(), ResponsesWire(), codex_environment, None),
         ("opencode", opencode_door(), OpenAIWire(), opencode_environment, 0.015),
     ],
