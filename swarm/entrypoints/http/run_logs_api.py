@@ -33,8 +33,11 @@ class NewRun(Input):
     task_id: _Id = None
 
 
-class StartedRun(TypedDict):
+class StartedRunShape(TypedDict):
+    """A run, and how often its agent has answered without a stream; 0 while a message of the lease is open."""
+
     id: str
+    answers: int
 
 
 class NextOffset(TypedDict):
@@ -93,7 +96,7 @@ def run_log_router(logs: RunLogs, identities: Identities) -> APIRouter:
     routes = _RunLogRoutes(logs, identities)
     router = APIRouter(tags=["agent"])
     router.add_api_route(
-        "/runs", routes.start, methods=["POST"], response_model=StartedRun, openapi_extra=takes(NewRun),
+        "/runs", routes.start, methods=["POST"], response_model=StartedRunShape, openapi_extra=takes(NewRun),
         responses=problems(400, 401, 403, 404, 409, 413, 422, 503),
     )  # fmt: skip
     router.add_api_route(
@@ -119,13 +122,14 @@ class _RunLogRoutes:
 
     async def start(self, request: Request) -> Response:
         """Get the id of your run, for its log and its usage: once for each lease. An answer that you stream with
-        slack-stream has an id already, which this call returns as well.
+        slack-stream has an id already, which this call returns as well. For task_id you may also have the lease of a
+        notice about a task that you gave.
         """
         agent = await self._identities.agent(request.scope)
         caller = Caller(agent=agent, lease_token=request.headers.get(LEASE_HEADER))
         wanted = await read_model(request, NewRun)
-        run_id = await self._logs.start(caller, inbox_message_id=wanted.inbox_message_id, task_id=wanted.task_id)
-        return Answer({"id": run_id})
+        run = await self._logs.start(caller, inbox_message_id=wanted.inbox_message_id, task_id=wanted.task_id)
+        return Answer({"id": run.id, "answers": run.answers})
 
     async def append(self, request: Request, run_id: str) -> Response:
         """Append a chunk of at most 64 KiB to the log of your run. A chunk that is sent again counts once; 409 names
