@@ -101,6 +101,12 @@ class Office:
 
         await wait_until(look, what="the run knows of the message")
 
+    async def online_once(self) -> Visitor:
+        """The worker, played by the test: it counts as online from now on."""
+        worker = self.stage.visitor(self.http, self.token)
+        await worker.poll()
+        return worker
+
     async def online(self) -> None:
         """The coordinator knows that the worker is here."""
 
