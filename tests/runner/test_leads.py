@@ -46,6 +46,20 @@ def about(prompt: str, name: str) -> str:
     return found[1] if found else ""
 
 
+LATER = "and later?"
+
+
+async def says_later(prompt: str, uses: Uses) -> AsyncIterator[str]:
+    yield "Later, then."
+
+
+async def all_shown(lead: Office, ts: str) -> str:
+    """What the app has said in a thread once it has also answered a message there, before which all else is shown."""
+    await lead.idle()
+    await lead.twin.say(f"swarm#{lead.name} {LATER}", thread=ts)
+    return "\n".join(await lead.says(ts, "Later, then."))
+
+
 class Leading(ScriptedDoor):
     """A CLI that leads: each turn is an act. ``turns`` are the triggers that it got, by the session."""
 
@@ -58,7 +72,8 @@ class Leading(ScriptedDoor):
     async def _turn(self, session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
         self.turns.append((session.id, about(prompt, "trigger")))
         self.prompts.append(prompt)
-        async for text in self._act(prompt, self.uses):
+        act = says_later if LATER in prompt.partition("<thread_context")[0] else self._act
+        async for text in act(prompt, self.uses):
             yield TurnEnded(outcome=TurnOutcome.FAILED, reason=text[1:]) if text[:1] == "!" else TextAdded(text=text)
 
     async def uses(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -138,8 +153,7 @@ async def test_what_a_lead_answers_with_a_tool_is_not_said_twice(office: Office,
     if how != "dismisses":
         await office.says(ts, REPLY)
     await wait_until(told(door, 1), what="the lead has a turn")
-    await lead.idle()
-    shown = "\n".join(await office.says(ts))
+    shown = await all_shown(lead, ts)
     assert shown.count(REPLY) == (how != "dismisses")
     assert not any(words in shown for words in ("I have", "No answer", "There is no answer"))
 
@@ -164,9 +178,8 @@ async def test_what_a_lead_says_about_a_result_is_posted_once_and_a_mark_not_at_
     ts = await office.twin.say(f"swarm#{lead.name} please count")
     await complete(worker, "Twelve.", reply="It is twelve.")
     await wait_until(told(door, 2), what="the lead knows of the result")
-    await lead.idle()
-    await worker.poll()
-    shown = "\n".join(await office.says(ts, "It is twelve.", *([REPLY] if how == "replies" else [])))
+    shown = await all_shown(lead, ts)
+    assert "It is twelve." in shown
     assert (shown.count(REPLY), "I have told" in shown, "Nothing to add" in shown) == (how == "replies", False, False)
 
 
