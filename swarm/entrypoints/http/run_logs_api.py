@@ -33,7 +33,7 @@ class NewRun(Input):
     task_id: _Id = None
 
 
-class StartedRunShape(TypedDict):
+class StartedRun(TypedDict):
     """A run, and how often its agent has answered without a stream; 0 while a message of the lease is open."""
 
     id: str
@@ -96,7 +96,7 @@ def run_log_router(logs: RunLogs, identities: Identities) -> APIRouter:
     routes = _RunLogRoutes(logs, identities)
     router = APIRouter(tags=["agent"])
     router.add_api_route(
-        "/runs", routes.start, methods=["POST"], response_model=StartedRunShape, openapi_extra=takes(NewRun),
+        "/runs", routes.start, methods=["POST"], response_model=StartedRun, openapi_extra=takes(NewRun),
         responses=problems(400, 401, 403, 404, 409, 413, 422, 503),
     )  # fmt: skip
     router.add_api_route(
@@ -128,8 +128,8 @@ class _RunLogRoutes:
         agent = await self._identities.agent(request.scope)
         caller = Caller(agent=agent, lease_token=request.headers.get(LEASE_HEADER))
         wanted = await read_model(request, NewRun)
-        run = await self._logs.start(caller, inbox_message_id=wanted.inbox_message_id, task_id=wanted.task_id)
-        return Answer({"id": run.id, "answers": run.answers})
+        run_id = await self._logs.start(caller, inbox_message_id=wanted.inbox_message_id, task_id=wanted.task_id)
+        return Answer({"id": run_id, "answers": await self._logs.answers(caller)})
 
     async def append(self, request: Request, run_id: str) -> Response:
         """Append a chunk of at most 64 KiB to the log of your run. A chunk that is sent again counts once; 409 names

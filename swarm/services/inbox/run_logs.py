@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from swarm.clock import new_id
 from swarm.domain.answers.agents import conversation_id
@@ -12,6 +12,7 @@ from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, TooLarge
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES, MAX_LOG_PIECES, MOST_LOG_BYTES
 from swarm.domain.model.threads import Thread
 from swarm.domain.text.characters import without_escapes
@@ -23,12 +24,11 @@ from swarm.services.rules.reply import last_person, with_others
 from swarm.store import agents, deliveries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, leases
+from swarm.store.inbox import inbox, leases, notices
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_logs, runs
 from swarm.store.runs.run_logs import LogPiece
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 FULL_NOTE: Final = "\n[The log ends here: it has reached the limit for one run.]\n"
@@ -48,16 +48,6 @@ class LogPart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StartedRun:
-    """The run under a lease, and how often the agent has answered under it without a stream: posts of slack-reply, and
-    dismissals. 0 while a message of the lease is open.
-    """
-
-    id: str
-    answers: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedRun:
     """A run and the size of its log; 0 if it has none."""
 
@@ -73,13 +63,11 @@ class RunLogs:
         self._database = database
         self.cap_bytes = cap_bytes
 
-    async def start(
-        self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None
-    ) -> StartedRun:
-        """Returns the run under the lease of an inbox message or a task, or of a notice about a task that the agent has
-        given.
+    async def start(self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None) -> str:
+        """Returns the id of the run under the lease of an inbox message, of a task, or of a notice about a task that
+        the agent has given.
 
-        If the run streams an answer, or has streamed one, its id is the (last) answer's ``turn_id``; otherwise a run
+        If the run streams an answer, or has streamed one, this is the (last) answer's ``turn_id``; otherwise a run
         without an answer is stored, once for each lease. Raises the errors of `authorize_message` and
         `authorize_task`, and LeaseLost if the lease has ended.
         """
@@ -91,6 +79,12 @@ class RunLogs:
         if task_id is not None:
             return await self._database.write(_start_for_task, caller, task_id)
         return await self._database.write(_start_for_message, caller, inbox_message_id or "")
+
+    async def answers(self, caller: Caller) -> int:
+        """Returns how often the agent has answered under a lease without a stream: posts of slack-reply, and
+        dismissals. 0 while a message of the lease is open.
+        """
+        return await self._database.read(_answers, caller)
 
     async def append(self, agent: Agent, run_id: str, offset: int, chunk: bytes) -> int:
         """Appends a chunk to the log of the agent's run; ``offset`` is the number of bytes before it.
@@ -188,10 +182,10 @@ def _of_task(tx: Transaction, task_id: str) -> list[LoggedRun]:
     return [LoggedRun(run=run, agent=names.get(run.agent_id, ""), log_bytes=sizes.get(run.id, 0)) for run in found]
 
 
-def _start_for_message(tx: Transaction, caller: Caller, inbox_message_id: str) -> StartedRun:
+def _start_for_message(tx: Transaction, caller: Caller, inbox_message_id: str) -> str:
     got = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
     members = with_others(tx, got)
-    run_id = _start(
+    return _start(
         tx,
         caller,
         got.lease,
@@ -200,48 +194,50 @@ def _start_for_message(tx: Transaction, caller: Caller, inbox_message_id: str) -
         requester=last_person(tx, members),
         message_ids=[member.id for member in members],
     )
-    return StartedRun(id=run_id, answers=_answers(tx, got.lease))
 
 
-def _start_for_task(tx: Transaction, caller: Caller, task_id: str) -> StartedRun:
-    """A run about the end of a task that its agent has given is a run of its own, not one on the task."""
-    found, token = tasks.get(tx, task_id), caller.lease_token
-    if found and token and may_reply_about(tx, caller.agent, found, token):
-        lease = leases.get(tx, token, caller.agent.id)
-        assert lease is not None  # found just now
-        run_id = _start(tx, caller, lease, **_place(tx, found))
-        return StartedRun(id=run_id, answers=_answers(tx, lease, found))
-    got = authorize_task(tx, caller.agent, task_id, caller.lease_token)
-    run_id = _start(tx, caller, got.lease, **_place(tx, got.task), task_id=task_id)
-    return StartedRun(id=run_id, answers=_answers(tx, got.lease, got.task))
-
-
-def _place(tx: Transaction, task: Task) -> dict[str, Any]:
+def _start_for_task(tx: Transaction, caller: Caller, task_id: str) -> str:
+    """A run about a task that its agent has given is a run of its own, not one on the task."""
+    task, token = tasks.get(tx, task_id), caller.lease_token
+    is_news = task is not None and token is not None and may_reply_about(tx, caller.agent, task, token)
+    lease = leases.get(tx, token or "", caller.agent.id) if is_news else None
+    if lease is None or task is None:
+        got = authorize_task(tx, caller.agent, task_id, token)
+        lease, task = got.lease, got.task
     thread = threads.get(tx, task.thread_id) if task.thread_id else None
-    conversation = _conversation(thread) if thread else conversation_id("", "task", task.id)
-    return {"thread_id": task.thread_id, "conversation": conversation, "requester": task.requester}
+    return _start(
+        tx,
+        caller,
+        lease,
+        thread_id=task.thread_id,
+        conversation=_conversation(thread) if thread else conversation_id("", "task", task_id),
+        requester=task.requester,
+        task_id=None if is_news else task_id,
+    )
+
+
+def _answers(tx: Transaction, caller: Caller) -> int:
+    lease = leases.peek(tx, caller.lease_token or "")
+    if lease is None or claimed_members(tx, lease):
+        return 0
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    members = inbox.members(tx, lease.token)
+    about = {*(member.id for member in members), notice.inbox_message_id if notice else None}
+    posts = [one for message_id in about if message_id for one in deliveries.of_inbox_message(tx, message_id)]
+    if notice and notice.task_id:
+        posts += deliveries.of_task(tx, notice.task_id)
+    replies = [
+        one
+        for one in posts
+        if (one["agent_id"], one["kind"]) == (caller.agent.id, DeliveryKind.POST)
+        and not (one["idempotency_key"] or one["request_id"])
+        and one["created_at"] >= lease.created_at
+    ]
+    return len(replies) + sum(member.status is InboxStatus.DISMISSED for member in members)
 
 
 def _conversation(thread: Thread) -> str:
     return conversation_id(thread.team, thread.channel, thread.thread_ts)
-
-
-def _answers(tx: Transaction, lease: Lease, task: Task | None = None) -> int:
-    """Returns how often the agent has answered since the lease began; see `StartedRun`."""
-    if claimed_members(tx, lease):
-        return 0
-    members = inbox.members(tx, lease.token)
-    ids = {member.id for member in members} | ({task.inbox_message_id} if task and task.inbox_message_id else set())
-    posts = [one for message_id in ids for one in deliveries.of_inbox_message(tx, message_id)]
-    posts += deliveries.of_task(tx, task.id) if task else []
-    is_own = (
-        one["agent_id"] == lease.agent_id
-        and one["kind"] == DeliveryKind.POST
-        and not (one["idempotency_key"] or one["request_id"])
-        and one["created_at"] >= lease.created_at
-        for one in posts
-    )
-    return sum(is_own) + sum(member.status is InboxStatus.DISMISSED for member in members)
 
 
 def _start(
