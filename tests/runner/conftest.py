@@ -198,6 +198,25 @@ class Office:
         await wait_until(look, lambda left: not left, what="no process is left")
 
 
+async def lead_beside(office: Office) -> Office:
+    """A lead beside the worker of an office; a runner serves each."""
+    name = office.name.replace("wim", "lio")
+    added = await office.stage.visitor(office.http).post("/agents", {"name": name, "role": Role.LEAD.value})
+    folder = office.folder / "lead"
+    folder.mkdir()
+    return Office(
+        stage=office.stage,
+        http=office.http,
+        twin=office.twin,
+        lead=office.stage.visitor(office.http, added["token"]),
+        folder=folder,
+        name=name,
+        token=added["token"],
+        environment=office.environment,
+        stack=office.stack,
+    )
+
+
 def _has(process: Path, mark: bytes) -> bool:
     try:
         return mark in (process / "environ").read_bytes().split(b"\0")

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.model.agents import Role
 from swarm.runner.port import CliEvent, TextAdded, TurnEnded, TurnOutcome
-from tests.runner.conftest import Office, fake
+from tests.runner.conftest import Office, fake, lead_beside
 from tests.runner.scripted import ScriptedDoor, ScriptedSession
 from tests.support.doors import Visitor
 from tests.support.waiting import wait_until
@@ -19,25 +18,6 @@ Uses = Callable[..., Awaitable[dict[str, Any]]]
 """Calls a tool of the swarm with the key that the CLI has got."""
 Act = Callable[[str, Uses], AsyncIterator[str]]
 """What a lead does in a turn: by its prompt and the tools. Yields its text."""
-
-
-async def lead_beside(office: Office) -> Office:
-    """A lead beside the worker of an office; a runner serves each."""
-    name = office.name.replace("wim", "lio")
-    added = await office.stage.visitor(office.http).post("/agents", {"name": name, "role": Role.LEAD.value})
-    folder = office.folder / "lead"
-    folder.mkdir()
-    return Office(
-        stage=office.stage,
-        http=office.http,
-        twin=office.twin,
-        lead=office.stage.visitor(office.http, added["token"]),
-        folder=folder,
-        name=name,
-        token=added["token"],
-        environment=office.environment,
-        stack=office.stack,
-    )
 
 
 def about(prompt: str, name: str) -> str:
