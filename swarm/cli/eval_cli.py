@@ -150,13 +150,9 @@ async def _result(tools: Mapping[str, Tool], method: str, params: Mapping[str, A
             about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "swarm", "version": "1"}}
             return {"protocolVersion": params.get("protocolVersion"), **about}
         case "tools/list":
-            fields = ("name", "description", "inputSchema")
-            return {
-                "tools": [
-                    dict(zip(fields, (one.name, one.description, one.parameters), strict=True))
-                    for one in tools.values()
-                ]
-            }
+            shown = ({"name": one.name, "description": one.description, "inputSchema": one.parameters}
+                     for one in tools.values())  # fmt: skip
+            return {"tools": list(shown)}
         case "tools/call" if tool := tools.get(str(params.get("name"))):
             answer = await tool.call(params.get("arguments") or {})
             return {"content": [{"type": "text", "text": answer.text}], "isError": answer.failed}
