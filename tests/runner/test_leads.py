@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -300,3 +301,59 @@ def told(door: Leading, turns: int) -> Callable[[], Awaitable[bool]]:
         return len(door.turns) >= turns
 
     return look
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-10", "RUN-02")
+async def test_news_about_a_task_waits_while_as_many_turns_go_on_as_may(office: Office) -> None:
+    lead, worker, go = await lead_beside(office), await office.online_once(), asyncio.Event()
+
+    async def act(prompt: str, uses: Uses) -> AsyncIterator[str]:
+        if "please wait" in prompt:
+            yield "I wait."
+            await go.wait()
+        async for text in delegates(office.name)(prompt, uses):
+            yield text
+
+    door = Leading(lead, act)
+    await lead.start("claude", door, role="lead")
+    await office.twin.say(f"swarm#{lead.name} please count")
+    await wait_until(told(door, 1), what="the lead has a turn")
+    await lead.idle()
+    ts = await office.twin.say(f"swarm#{lead.name} please wait")
+    await office.twin.until(ts, lambda seen: any("I wait." in text for text in seen.answers))
+    await complete(worker, "Twelve.")
+
+    async def waits() -> bool:
+        return len(lead.runner.runs) == 2
+
+    await wait_until(waits, what="the news have come")
+    assert (door.at_once, len(door.turns)) == (1, 2)
+    go.set()
+    await wait_until(told(door, 3), what="the news have a turn")
+    await lead.idle()
+    assert (door.most_at_once, door.turns[2]) == (1, ("session-1", "task_finished"))
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-10", "RUN-01")
+async def test_stop_ends_a_leads_turn_and_the_next_message_goes_on_at_once_in_its_session(office: Office) -> None:
+    lead = await lead_beside(office)
+
+    async def act(prompt: str, uses: Uses) -> AsyncIterator[str]:
+        if "go on" in prompt.partition("<thread_context")[0]:
+            yield "I go on."
+            return
+        for number in range(1000):
+            yield f"{number} "
+            await asyncio.sleep(0.05)
+
+    door = Leading(lead, act)
+    await lead.start("claude", door, role="lead")
+    ts = await office.twin.say(f"swarm#{lead.name} talk for ever")
+    await office.twin.until(ts, lambda seen: any("0 1" in text for text in seen.answers))
+    await office.twin.say("!stop", thread=ts)
+    await lead.idle()
+    await office.twin.say("please go on", thread=ts)
+    await office.says(ts, "I go on.")
+    assert [session for session, _ in door.turns] == ["session-1"] * 2
