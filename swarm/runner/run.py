@@ -49,6 +49,8 @@ _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
 _BRANCH: Final = "swarm-branch"
 _DAY_SECONDS: Final = 86_400
+_STOPPED_SECONDS: Final = 10.0  # until the coordinator has ended a stopped answer: before that, its work counts as open
+_AGAIN_SECONDS: Final = 0.2
 _REPLY_CHARACTERS: Final = 50_000
 _OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
 
@@ -348,14 +350,20 @@ class Run:
         if not had_lease or self._stop is None:
             return
         with suppress(SwarmError, TimeoutError):
-            async with asyncio.timeout(CANCEL_SECONDS):
+            async with asyncio.timeout(_STOPPED_SECONDS if self._stop is Stop.STOPPED else CANCEL_SECONDS):
                 if self._stop is Stop.SHUTDOWN:
                     await self._output.flush(is_last=True)
                     await self._coordinator.release([self.token])
                     return
                 await self._output.end_reports()
-                if self._stop is Stop.STOPPED:
-                    await self._coordinator.finish(self.token, "done")
+                while self._stop is Stop.STOPPED:
+                    try:
+                        await self._coordinator.finish(self.token, "done")
+                        return
+                    except Refused as error:
+                        if error.code != "unresolved":
+                            raise
+                    await asyncio.sleep(_AGAIN_SECONDS)
 
     def _on_refused(self, error: Refused) -> None:
         """The coordinator takes no more output: the work was stopped, lost, or is too large."""

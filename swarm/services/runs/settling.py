@@ -89,8 +89,7 @@ def settle_work(
     if lease.kind is LeaseKind.NOTICE:
         end_notice(tx, lease, operating_policy, is_heard=not isinstance(ending.outcome, RunFailed | RunStopped))
     else:
-        is_stopped = isinstance(ending.outcome, RunStopped)  # so that the thread's next message need not wait
-        end_if_resolved(tx, lease, even_if_held=run.trace_id is not None or is_stopped)
+        end_if_resolved(tx, lease, even_if_held=run.trace_id is not None)
 
 
 def _stay_silent(tx: Transaction, run: Run, thread: Thread, outcome: AnswerOutcome, reason: str) -> None:
