@@ -6,8 +6,8 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -97,6 +97,8 @@ def router(
 def lead(
     *,
     agent: str | None = None,
+    provider: str | None = None,
+    env: _Categories = None,
     category: _Categories = None,
     threads: Path | None = None,
     parallel: _Parallel = 4,
@@ -110,11 +112,19 @@ def lead(
 
     `LLM_MODEL=gpt-5-mini OPENAI_API_KEY=… swarm eval lead --at-least 90`
 
+    With a coding CLI as the lead, as `swarm run --role lead` starts it:
+
+    `swarm eval lead --provider claude`
+
     Parameters
     ----------
     agent
         A built-in lead of the settings with tools: [swarm]; by default the first. Without one, a lead without
         instructions of its own is evaluated.
+    provider
+        Evaluate a coding CLI instead: claude, codex, opencode, acp:COMMAND or command:COMMAND.
+    env
+        With provider: a variable that the CLI gets; may be given several times.
     category
         Use only the threads of this category; may be given several times.
     threads
@@ -134,7 +144,14 @@ def lead(
     log.configure("error")
     suite = load_threads(threads or THREADS)
     chosen = replace(suite, threads=_of_categories(suite.threads, category or []))
-    judged = asyncio.run(_led(settings(), agent, chosen, parallel))
+    if (agent if provider is not None else env) is not None:
+        wrong = "--provider and --agent exclude each other" if agent is not None else "--env needs --provider"
+        raise ConfigurationError(f"{wrong}: the lead is either a coding CLI or a built-in agent.")
+    judged = asyncio.run(
+        _led(settings(), agent, chosen, parallel)
+        if provider is None
+        else _led_by_cli(settings(), provider, env or (), chosen, parallel)
+    )
     found = score(judged)
     if as_json:
         _print_json({"score": asdict(found), "threads": [_plain_thread(one) for one in judged]})
@@ -184,6 +201,20 @@ async def _led(settings: Settings, name: str | None, suite: ThreadSuite, paralle
 
         limits = settings_mapping.run_limits(settings, own)
         return await evaluate_lead(make, TeamTools().of(chosen.role), suite, limits, parallel=parallel, done=done)
+
+
+async def _led_by_cli(
+    settings: Settings, provider: str, env: Sequence[str], suite: ThreadSuite, parallel: int
+) -> list[JudgedThread]:
+    from swarm.agents.builtin.lead_evaluation import evaluate_lead
+    from swarm.app import home
+    from swarm.cli.commands import base_prompt
+    from swarm.cli.eval_cli import coding_lead, lead_tools
+    from swarm.domain.model.agents import Role
+
+    make = coding_lead(provider, env, base_prompt(Role.LEAD, home.prompts(settings) / "lead.md"))
+    with _progress(f"asking {provider}", len(suite.threads)) as done:
+        return await evaluate_lead(make, lead_tools(), suite, parallel=parallel, done=done)
 
 
 def _show_led(judged: Sequence[JudgedThread], found: LeadScore) -> None:
@@ -254,20 +285,25 @@ async def _asked(
     from swarm.app import settings_mapping
 
     prompts, renderer = PromptFiles(settings.tools.prompts_config), Renderer()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     try:
         async with build(settings_mapping.model_specs(settings, agent)) as models:
             for trouble in await check(models.specs, waits=False):
                 _err.print(trouble.message, soft_wrap=True)
-            asking = f"asking {models.specs[0].label}"
-            has_bar = _err.is_terminal
-            if not has_bar:
-                _err.print(f"{asking}: {total} examples", soft_wrap=True)
-            with Progress(*columns, console=_err, transient=True, disable=not has_bar) as progress:
-                bar = progress.add_task(asking, total=total)
-                yield models.model, prompts, renderer, lambda _: progress.advance(bar)
+            with _progress(f"asking {models.specs[0].label}", total) as done:
+                yield models.model, prompts, renderer, done
     finally:
         await renderer.aclose()
+
+
+@contextmanager
+def _progress(asking: str, total: int) -> Iterator[Callable[[object], None]]:
+    """Shows how far the examples are. Yields a function that advances it."""
+    if not _err.is_terminal:
+        _err.print(f"{asking}: {total} examples", soft_wrap=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as progress:
+        bar = progress.add_task(asking, total=total)
+        yield lambda _: progress.advance(bar)
 
 
 def _show(judged: Sequence[Judged]) -> None:

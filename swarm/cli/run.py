@@ -1,4 +1,4 @@
-"""``swarm run``: a coding CLI as a worker; and ``swarm logs``: what the programs of workers have written."""
+"""``swarm run``: a coding CLI as a worker or lead; and ``swarm logs``: what the programs of workers have written."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from swarm.cli.operator_commands import CoordinatorAway, CoordinatorClient, Coor
 from swarm.cli.terminal import Terminal
 from swarm.config import Settings, load, load_part
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.model.agents import Role
 from swarm.domain.text.characters import for_terminal
 
 if TYPE_CHECKING:  # loaded late, since `swarm logs` does without
@@ -51,6 +52,10 @@ class _Options:
     """Always needed: claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client
     Protocol), or command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on
     standard output). The program must be installed, and logged in by its own command."""
+
+    role: Role = Role.WORKER
+    """A worker gets tasks. A lead gets people's messages: it answers them, or delegates to workers. It registers with
+    the operator's token, not with an enrolment key, and keeps its role."""
 
     url: Annotated[str | None, Parameter(env_var="SWARM_URL")] = None
     """The coordinator's address; by default that of the coordinator on this machine."""
@@ -103,7 +108,7 @@ class _Options:
     """The most that one run may cost, in dollars, for CLIs that limit it themselves."""
 
     description: str = ""
-    """What the worker is good at, for agents that delegate. Used when it is registered."""
+    """What the agent is good at, for agents that delegate. Used when it is registered."""
 
     capability: _Several = ()
     """A capability in one word; may be given several times. Used when it is registered."""
@@ -116,7 +121,7 @@ _NO_OPTIONS: Final = _Options()
 
 
 def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO_OPTIONS) -> None:
-    """Make a worker out of a coding CLI: it gets tasks from Slack, works, and answers in the thread.
+    """Make an agent out of a coding CLI: it gets work from Slack, does it, and answers in the thread.
 
     Examples, on the coordinator's machine:
 
@@ -126,8 +131,10 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
 
         swarm run cat --provider 'command:./answer.sh' --max-concurrent 3
 
+        swarm run lea --provider claude --role lead
+
     On another machine, SWARM_URL names the coordinator, and SWARM_ENROLMENT_KEY (the coordinator's enrolment key) or
-    SWARM_TOKEN (from `swarm agents add`) lets the worker in. The first start registers it; its token is then kept.
+    SWARM_TOKEN (from `swarm agents add`) lets the agent in. The first start registers it; its token is then kept.
 
     Ctrl-C stops in order: work that does not end within 5 seconds is given back. A second Ctrl-C stops at once.
     docs/coding-agents.md has all steps, and what to do when something does not work.
@@ -135,7 +142,7 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
     Parameters
     ----------
     name
-        The worker's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
+        The agent's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
     """
     from swarm.processes.supervisor import become_private
     from swarm.runner.environment import check_program, check_sandbox, check_trust, cli_environment, fallback
@@ -171,7 +178,7 @@ def _fallbacks(
             provider=provider,
             environment=dict(wanted.environment) | dict(given),
             private=(*wanted.private, *([Path(home)] if home else [])),
-            system_prompt=system_prompt(kind_of(provider), _base_prompt(settings)),
+            system_prompt=system_prompt(kind_of(provider), _base_prompt(settings, Role(wanted.role)), wanted.role),
         )
 
 
@@ -183,10 +190,11 @@ def _wanted(
 
     return RunnerSettings(
         name=_name(name),
+        role=options.role.value,
         provider=options.provider,
         home=(options.home or settings.home / "runners" / name).expanduser().resolve(),
         url=_url(options.url) or settings.http.address,
-        system_prompt=system_prompt(kind, _base_prompt(settings)),
+        system_prompt=system_prompt(kind, _base_prompt(settings, options.role), options.role.value),
         description=options.description,
         capabilities=options.capability,
         max_concurrent=_concurrent(options.max_concurrent),
@@ -229,11 +237,10 @@ def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
     return settings, keys
 
 
-def _base_prompt(settings: Settings) -> str:
+def _base_prompt(settings: Settings, role: Role) -> str:
     from swarm.cli.commands import base_prompt
-    from swarm.domain.model.agents import Role
 
-    return base_prompt(Role.WORKER, home.prompts(settings) / "worker.md")
+    return base_prompt(role, home.prompts(settings) / f"{role}.md")
 
 
 async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
@@ -257,7 +264,8 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
             if stopping.is_set():
                 return
             await coordinator.leave()  # an earlier process of this instance has no work any more
-            works = f"{wanted.name} works with {wanted.provider} for {wanted.url}. Ctrl-C stops."
+            as_lead = " as a lead" if wanted.role == Role.LEAD else ""
+            works = f"{wanted.name} works with {wanted.provider}{as_lead} for {wanted.url}. Ctrl-C stops."
             operator_file = wanted.private[0] / "operator.token"
             warning = unbound(wanted.provider, sandbox=wanted.sandbox, operator_file=operator_file)
             lines = (works, warning, not_included(wanted.repo, trusted=wanted.trust_repository))

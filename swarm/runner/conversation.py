@@ -61,6 +61,7 @@ class RunContext:
     door: CliDoor
     sessions: Sessions
     workdirs: Workdirs
+    slots: asyncio.Semaphore  # of the runs at once; news about tasks come also beyond that
     sandbox: Sandbox | None = None
 
     def session_key(self, key: str) -> str:

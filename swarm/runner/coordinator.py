@@ -127,10 +127,10 @@ class CoordinatorConnection:
         answer = await self._json("POST", f"/runs/{run_id}/usage", json=dict(usage))
         return list(answer.get("exceeded", []))
 
-    async def start(self, lease_token: str, about: Mapping[str, str]) -> str:
-        """Returns the id of the run under a lease, whose answer is not streamed."""
+    async def start(self, lease_token: str, about: Mapping[str, str]) -> tuple[str, int]:
+        """Returns the id of the run under a lease, and how often the agent has answered under it without a stream."""
         started = await self._json("POST", "/runs", json=dict(about), headers={LEASE_HEADER: lease_token})
-        return str(started["id"])
+        return str(started["id"]), int(started.get("answers", 0))
 
     async def log(self, run_id: str, chunk: bytes, offset: int) -> int | None:
         """Appends a chunk to the log of a run; ``offset`` is the number of bytes sent before. Returns the most bytes

@@ -36,11 +36,13 @@ class Keys:
 
     @classmethod
     def found(cls, environment: Mapping[str, str], operator_file: Path) -> Keys:
-        """Returns the keys of an environment; without any, the operator's token of the coordinator on this machine."""
+        """Returns the keys of an environment; without any for itself, the operator's token of the coordinator on this
+        machine.
+        """
         token, key, operator = (
             environment.get(name, "").strip() for name in ("SWARM_TOKEN", "SWARM_ENROLMENT_KEY", "SWARM_OPERATOR_TOKEN")
         )
-        if not (token or key or operator):
+        if not (token or operator):
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 operator = operator_file.read_text(encoding="utf-8").strip()
         return cls(token=token, enrolment_key=key, operator_token=operator)
@@ -82,7 +84,7 @@ class RunnerHome:
             os.close(lock)
 
     async def token(self, settings: RunnerSettings, keys: Keys) -> str:
-        """Returns the agent's token: the given one, the kept one, or that of a new worker, which is kept.
+        """Returns the agent's token: the given one, the kept one, or that of a new agent, which is kept.
 
         Raises ConfigurationError if there is none, Refused and Unreachable.
         """
@@ -92,19 +94,22 @@ class RunnerHome:
         if path.exists():
             _check_private(path)
             return path.read_text(encoding="utf-8").strip()
-        key = keys.enrolment_key or keys.operator_token
+        is_lead = settings.role == "lead"
+        key = keys.operator_token if is_lead else keys.enrolment_key or keys.operator_token
         if not key:
+            first = "SWARM_OPERATOR_TOKEN to the operator's token (an enrolment key registers workers only)"
+            first = first if is_lead else "SWARM_ENROLMENT_KEY to the coordinator's enrolment key"
+            command = f"swarm agents add {settings.name}{' --role lead' if is_lead else ''}"
             raise ConfigurationError(
                 f"The runner '{settings.name}' has no token, and nothing to get one with.",
-                hint="Set SWARM_ENROLMENT_KEY to the coordinator's enrolment key, or SWARM_TOKEN to the token that "
-                f"`swarm agents add {settings.name}` prints.",
+                hint=f"Set {first}, or SWARM_TOKEN to the token that `{command}` prints.",
             )
         token = (await self._enrolled(settings, key))["token"]
         self._write(_TOKEN, token)
         return str(token)
 
     async def check(self, settings: RunnerSettings, coordinator: CoordinatorConnection) -> None:
-        """Raises ConfigurationError if the token is not valid, or is that of another agent."""
+        """Raises ConfigurationError if the token is not valid, or is that of another agent or role."""
         try:
             me = await coordinator.me()
         except Refused as error:
@@ -118,16 +123,21 @@ class RunnerHome:
                 f"The token is that of the agent '{me['name']}', not of '{settings.name}'.",
                 hint=f"Start `swarm run {me['name']}`, or set SWARM_TOKEN to the token of '{settings.name}'.",
             )
+        if me["role"] != settings.role:
+            raise ConfigurationError(
+                f"The agent '{settings.name}' is a {me['role']}, not a {settings.role}.",
+                hint=f"Start it with --role {me['role']}, or choose another name: an agent keeps its role.",
+            )
 
     async def _enrolled(self, settings: RunnerSettings, key: str) -> dict[str, Any]:
-        worker = {
+        agent = {
             "name": settings.name,
-            "role": "worker",
+            "role": settings.role,
             "description": settings.description,
             "capabilities": list(settings.capabilities),
         }
         try:
-            return await register(settings.url, key, worker)
+            return await register(settings.url, key, agent)
         except Refused as error:
             if error.code == "conflict":
                 raise ConfigurationError(

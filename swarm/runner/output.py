@@ -26,6 +26,7 @@ MAX_PLAIN_CHARACTERS: Final = 12_000
 
 MAX_FILE_CHARACTERS: Final = 500_000
 
+_MESSAGE: Final = "inbox_message_id"
 _PIECE_CHARACTERS: Final = 12_000
 _TITLE_CHARACTERS: Final = 200
 _MANY_CALLS: Final = 9_000  # of the 10,000 that one answer may have
@@ -63,13 +64,15 @@ class RunOutput:
         about: Mapping[str, str],
         refused: Callable[[Refused], object],
         exceeded: Callable[[list[dict[str, Any]]], object],
-        most_characters: int = MAX_TEXT_CHARACTERS,
+        *,
+        is_plain: bool = False,  # the output of a plain command, whose calls of tools are not seen
     ) -> None:
         self.run_id: str | None = None  # of the log and the usage
         self.is_streamed = False  # people see the text as it comes
         self.shown = ""  # the text so far, as people see it
         self.rest = ""  # what was too long for that, as far as it fits into a file
-        self._most_characters = most_characters
+        self._is_plain = is_plain
+        self._most_characters = MAX_PLAIN_CHARACTERS if is_plain else MAX_TEXT_CHARACTERS
         self.on_reported: Callable[[Mapping[str, Any]], object] = lambda _: None  # the usage that the coordinator has
         self._coordinator = coordinator
         self._lease_token = lease_token
@@ -88,6 +91,8 @@ class RunOutput:
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
         self._is_refused = self._keeps_no_log = False
+        self._is_doubtful = True  # the CLI may have used a tool by which it answers
+        self._answers: int | None = 0  # of earlier runs, under this lease; None: this run has answered itself
 
     async def open(self) -> None:
         """Starts the answer in the thread. Raises Refused, with ``conflict`` for work without a thread."""
@@ -101,11 +106,20 @@ class RunOutput:
         """
         if self._about:
             try:
-                self.run_id = await repeated(lambda: self._coordinator.start(self._lease_token, self._about))
+                self.run_id, self._answers = await repeated(self._started)
             except Refused as error:
                 if error.code == "lease_lost":
                     raise
                 _log.info("The coordinator keeps no log.", action="runner_no_log", error=error.message)
+
+    async def has_answered(self) -> bool:
+        """Whether the CLI has answered itself, with tools, all that it was asked. Raises Refused."""
+        if self._answers is not None and self._about and (await repeated(self._started))[1] > self._answers:
+            self._answers = None
+        return self._answers is None
+
+    async def _started(self) -> tuple[str, int]:
+        return await self._coordinator.start(self._lease_token, self._about)
 
     def text(self, text: str) -> None:
         """Adds text to the answer, or to its rest if it is too long. What nobody will see costs nothing."""
@@ -120,6 +134,7 @@ class RunOutput:
 
     def step(self, step: StepShown) -> None:
         """Shows a step, or its new state."""
+        self._is_doubtful = True
         if self.is_streamed and self._calls < _MANY_CALLS:
             self._steps[step.id] = step
             self._dirty.set()
@@ -227,6 +242,11 @@ class RunOutput:
     async def _send_answer(self) -> None:
         if self._is_refused or not self.is_streamed:
             return
+        if self._text and self._is_doubtful and _MESSAGE in self._about:
+            self._is_doubtful = self._is_plain
+            await self.has_answered()
+        if self._answers is None:  # what it says to its end is for the log
+            self._text = ""
         while self._text:
             piece = self._text[:_PIECE_CHARACTERS]
             await self._send("append", text=piece)

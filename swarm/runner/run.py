@@ -19,11 +19,13 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
+from swarm.domain.answers.text import withheld_by
 from swarm.domain.errors import SwarmError
 from swarm.domain.text.secrets import without_secrets
 from swarm.processes.background import BackgroundTasks
@@ -34,8 +36,6 @@ from swarm.runner.coordinator import Refused, Trigger
 from swarm.runner.endings import NOTHING, Answered, NotDone, Over, ending_of, missing_text
 from swarm.runner.output import (
     MAX_FILE_CHARACTERS,
-    MAX_PLAIN_CHARACTERS,
-    MAX_TEXT_CHARACTERS,
     RunOutput,
     repeated,
 )
@@ -56,8 +56,13 @@ _FOLLOW_UP: Final = "task_follow_up"
 _MESSAGES: Final = "slack_inbox_message"
 _BRANCH: Final = "swarm-branch"
 _DAY_SECONDS: Final = 86_400
+_STOPPED_SECONDS: Final = 10.0  # until the coordinator has ended a stopped answer: before that, its work counts as open
+_AGAIN_SECONDS: Final = 0.2
 _REPLY_CHARACTERS: Final = 50_000
 _OPEN: Final = frozenset({"unread", "claimed", "in_progress"})
+
+NEWS: Final = frozenset({"task_finished", "task_returned"})
+"""Notices about tasks that a lead has given. Each is a turn in the session of its thread."""
 
 _log = structlog.get_logger(__name__)
 
@@ -89,6 +94,7 @@ class Run:
         self._contexts, self._has_passed_on = contexts, False
         self._coordinator = contexts[0].coordinator
         self._use(contexts[contexts[0].accounts.first.account])
+        self._is_news = trigger["kind"] in NEWS
         about = self._about() if trigger.get("thread") else {}
         self._output = RunOutput(
             self._coordinator,
@@ -96,7 +102,7 @@ class Run:
             self._about(),
             self._on_refused,
             self._on_exceeded,
-            MAX_PLAIN_CHARACTERS if kind_of(self._settings.provider) == "command" else MAX_TEXT_CHARACTERS,
+            is_plain=kind_of(self._settings.provider) == "command",
         )
         self._asks = HumanAsks(self._coordinator, self.token, about, self.token[-12:], self._output.log)
         self._background = BackgroundTasks()
@@ -113,7 +119,7 @@ class Run:
         ids = {"trigger": self._trigger["id"], "kind": self._trigger["kind"], "attempt": self._trigger["attempt"]}
         _log.info("A run begins.", action="runner_run_started", **ids)
         try:
-            async with self._context.sessions.lock(self.key):
+            async with self._context.sessions.lock(self.key), self._context.slots:
                 await self._work()
         except asyncio.CancelledError:
             if self._stop is None:
@@ -151,7 +157,8 @@ class Run:
             self._task.cancel()
 
     async def _work(self) -> None:
-        await (self._output.open() if self._trigger.get("thread") else self._output.report())
+        is_streamed = self._trigger.get("thread") and not self._is_news
+        await (self._output.open() if is_streamed else self._output.report())
         pump = asyncio.create_task(self._output.pump(), name="runner output")
         kept = ""
         try:
@@ -282,6 +289,8 @@ class Run:
                 await self._output.close(failed=NOTHING)  # nothing of the text can be shown
         elif self.task_id:
             await self._tool("task-complete", task_id=self.task_id, result=result)
+        elif self._is_news and self._trigger.get("thread") and not withheld_by(text := self._output.shown + text):
+            await self._tool("slack-reply", **self._about(), message=text, request_id=self._trigger["id"])
         await self._settle_lease("done")
 
     def _has_next(self, resets_at: float | None) -> bool:
@@ -317,7 +326,7 @@ class Run:
             await self._output.close(rest, failed=reason)
         elif self.task_id:
             await self._tool("task-fail", task_id=self.task_id, error=reason)
-        await self._settle_lease("done")
+        await self._settle_lease("failed" if self._is_news else "done", reason)
 
     async def _hand_in_rest(self) -> None:
         """Shows what is too long for an answer as a file, and says where it is."""
@@ -361,7 +370,7 @@ class Run:
             return (await self._tool("get-task", task_id=self.task_id))["status"] not in _OPEN
         ids = [inbox_message_id] if inbox_message_id else self.inbox_message_ids
         if inbox_message_id is None and self._trigger["kind"] != _MESSAGES:
-            return False
+            return self._is_news and await self._output.has_answered()
         found = [await self._tool("read-inbox-message", inbox_message_id=one) for one in ids]
         return all(one["status"] not in _OPEN for one in found)
 
@@ -372,8 +381,14 @@ class Run:
         if self.has_lease:
             self.has_lease = False
             await self._output.end_reports()
+            finish = self._coordinator.finish
             with suppress(Refused):  # it has ended already
-                await repeated(lambda: self._coordinator.finish(self.token, outcome, reason))
+                try:
+                    await repeated(lambda: finish(self.token, outcome, reason))
+                except Refused as error:
+                    if error.code != "unresolved":
+                        raise
+                    await repeated(partial(finish, self.token, "failed", error.message))
 
     async def _after_stop(self) -> None:
         """Ends the lease of a stopped run: the work of a runner that stops is given back."""
@@ -381,14 +396,20 @@ class Run:
         if not had_lease or self._stop is None:
             return
         with suppress(SwarmError, TimeoutError):
-            async with asyncio.timeout(CANCEL_SECONDS):
+            async with asyncio.timeout(_STOPPED_SECONDS if self._stop is Stop.STOPPED else CANCEL_SECONDS):
                 if self._stop is Stop.SHUTDOWN:
                     await self._output.flush(is_last=True)
                     await self._coordinator.release([self.token])
                     return
                 await self._output.end_reports()
-                if self._stop is Stop.STOPPED:
-                    await self._coordinator.finish(self.token, "done")
+                while self._stop is Stop.STOPPED:
+                    try:
+                        await self._coordinator.finish(self.token, "done")
+                        return
+                    except Refused as error:
+                        if error.code != "unresolved":
+                            raise
+                    await asyncio.sleep(_AGAIN_SECONDS)
 
     def _on_refused(self, error: Refused) -> None:
         """The coordinator takes no more output: the work was stopped, lost, or is too large."""
@@ -414,6 +435,8 @@ class Run:
     def _about(self) -> dict[str, str]:
         if self.task_id:
             return {"task_id": self.task_id}
+        if self._is_news:
+            return {"task_id": self._trigger["task"]["id"]}
         return {"inbox_message_id": self.inbox_message_ids[-1]} if self._trigger["kind"] == _MESSAGES else {}
 
     def _subject(self) -> str:

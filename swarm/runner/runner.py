@@ -25,11 +25,12 @@ import structlog
 
 from swarm.clock import boottime
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.model.threads import is_user
 from swarm.processes.background import BackgroundTasks
 from swarm.runner.conversation import RunContext
 from swarm.runner.coordinator import POLL_SECONDS, CoordinatorConnection, Refused, Trigger, Unreachable
 from swarm.runner.port import CliDoor
-from swarm.runner.run import Run, Stop
+from swarm.runner.run import NEWS, Run, Stop
 from swarm.runner.sandbox import Sandbox
 from swarm.runner.sessions import Sessions, thread_key
 from swarm.runner.settings import RunnerSettings
@@ -43,7 +44,7 @@ _LOOK_SECONDS: Final = 1.0  # between looks at the clock while runs go on: the m
 _CANCEL_SECONDS: Final = 4.0
 _LEAVE_SECONDS: Final = 1.0
 _TIDY_SECONDS: Final = 6 * 3600.0
-_WORK: Final = frozenset({"slack_inbox_message", "task_assigned"})
+_WORK: Final = frozenset({"slack_inbox_message", "task_assigned", *NEWS})
 _ABOUT_RUNS: Final = frozenset(
     {"task_follow_up", "message_changed", "message_deleted", "task_cancelled", "human_input"}
 )
@@ -78,6 +79,7 @@ class Runner:
             door=doors[0],
             sessions=Sessions(settings.home),
             workdirs=workdirs,
+            slots=asyncio.Semaphore(settings.max_concurrent),
             sandbox=sandbox,
         )
         others = [
@@ -168,7 +170,9 @@ class Runner:
 
     async def _dispatch(self, trigger: Trigger) -> None:
         kind = trigger["kind"]
-        if kind in _WORK and (left := self._accounts.left_seconds):  # by a poll of before
+        if _is_known(trigger):
+            await self._finish(trigger)
+        elif kind in _WORK and (left := self._accounts.left_seconds):  # by a poll of before
             await self._coordinator.release([trigger["lease"]["token"]], min(left, 86_400))
         elif kind in _WORK:
             self._start(trigger)
@@ -316,6 +320,17 @@ class Runner:
                     "set SWARM_TOKEN.",
                 )
         return error
+
+
+def _is_known(trigger: Trigger) -> bool:
+    """Whether a notice needs no turn: an offer that was declined, since its message comes again; or a task that a
+    person has cancelled, since the thread was told, and a lead could give out again what people have stopped.
+    """
+    if trigger["kind"] == "task_declined":
+        return True
+    actor = (trigger.get("notice") or {}).get("actor") or {}
+    is_cancelled = trigger["kind"] == "task_finished" and trigger["task"]["status"] == "cancelled"
+    return is_cancelled and is_user(str(actor.get("id")))
 
 
 def _renew_seconds(trigger: Trigger) -> float:

@@ -103,6 +103,12 @@ class Office:
 
         await wait_until(look, what="the run knows of the message")
 
+    async def online_once(self) -> Visitor:
+        """The worker, played by the test: it counts as online from now on."""
+        worker = self.stage.visitor(self.http, self.token)
+        await worker.poll()
+        return worker
+
     async def online(self) -> None:
         """The coordinator knows that the worker is here."""
 
@@ -192,6 +198,25 @@ class Office:
             return self.left()
 
         await wait_until(look, lambda left: not left, what="no process is left")
+
+
+async def lead_beside(office: Office) -> Office:
+    """A lead beside the worker of an office; a runner serves each."""
+    name = office.name.replace("wim", "lio")
+    added = await office.stage.visitor(office.http).post("/agents", {"name": name, "role": Role.LEAD.value})
+    folder = office.folder / "lead"
+    folder.mkdir()
+    return Office(
+        stage=office.stage,
+        http=office.http,
+        twin=office.twin,
+        lead=office.stage.visitor(office.http, added["token"]),
+        folder=folder,
+        name=name,
+        token=added["token"],
+        environment=office.environment,
+        stack=office.stack,
+    )
 
 
 def _has(process: Path, mark: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -148,6 +149,39 @@ def decides() -> None:
         except urllib.error.HTTPError as error:
             found.append(error.code)
     say(f"Doors: {found}.")
+
+
+def leads() -> None:
+    """Delegates what is to be counted, answers by a tool what names one, and asks otherwise."""
+    prompt = sys.stdin.read()
+    message_id = re.search(r"^- inbox_message_id: (\S+)", prompt, re.MULTILINE)
+    if "- trigger: task_finished" in prompt:
+        say(f"It came back: {'done' if 'did not report an end' in prompt else 'lost'}.")
+    elif message_id and "COUNT" in prompt:
+        use("inbox-delegate", inbox_message_id=message_id[1], agent=os.environ["WORKER"], task="count the letters")
+        say("I have passed it on.")
+        if "STAY" in prompt:
+            time.sleep(3600)
+    elif message_id and "TOOL" in prompt:
+        use("slack-reply", inbox_message_id=message_id[1], message="By a tool.")
+        say("I have answered: By a tool.")
+    else:
+        say("Which one?")
+
+
+def use(tool: str, **arguments: str) -> None:
+    """Calls a tool of the swarm."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    headers = {
+        "Authorization": os.environ["SWARM_MCP_AUTHORIZATION"],
+        "X-Swarm-Lease": os.environ["SWARM_LEASE"],
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+    }
+    request = urllib.request.Request(os.environ["SWARM_MCP_URL"], json.dumps(call).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        if (result := json.load(answer)["result"]).get("isError"):
+            sys.exit(f"{tool}: {result['content']}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from swarm.clock import new_id
-from tests.runner.conftest import Office, fake
+from tests.runner.conftest import Office, fake, lead_beside
 from tests.support.processes import Process
 from tests.support.stage import OPERATOR_TOKEN
 
@@ -69,6 +69,12 @@ async def test_a_runner_enrols_once_and_keeps_its_token_for_itself(office: Offic
         (["--provider", "command:./nowhere.sh"], {}, "nowhere.sh' of --provider command is not installed"),
         (["--provider", "codex"], {"PATH": "/nowhere"}, "The program 'codex-acp' of --provider codex is not installed"),
         (["--provider", "command:true"], {"SWARM_TOKEN": ""}, "has no token"),
+        (["--provider", "command:true", "--role", "lead"], {}, "is a worker, not a lead. Start it with --role worker"),
+        (
+            ["--provider", "command:true", "--role", "lead"],
+            {"SWARM_TOKEN": "", "SWARM_ENROLMENT_KEY": "key"},
+            "SWARM_OPERATOR_TOKEN to the operator's token (an enrolment key registers workers only)",
+        ),
         (["--provider", "command:true"], {"SWARM_TOKEN": "wrong"}, "does not accept the token"),
     ],
 )
@@ -268,3 +274,45 @@ async def test_who_stops_following_sees_no_error(office: Office) -> None:
     follows.send(signal.SIGINT)
     assert await follows.exit_code(15) in (0, 130)
     assert "Traceback" not in follows.output
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-10", "RUN-01")
+async def test_a_lead_registers_with_the_operators_token_and_a_second_one_of_its_name_is_refused(
+    office: Office,
+) -> None:
+    office.name = office.name.replace("wim", "lio")
+    operator = {"SWARM_TOKEN": "", "SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN}
+    lead = started(office, "leads", "--role", "lead", **operator)
+    await lead.says("as a lead for")
+    agents = (await office.stage.visitor(office.http).get("/agents"))["agents"]
+    assert [agent["role"] for agent in agents if agent["name"] == office.name] == ["lead"]
+    second = started(office, "leads", "--role", "lead", **operator, SWARM_HOME=str(office.folder / "elsewhere"))
+    assert await second.exit_code(30) == 1
+    assert f"The coordinator has an agent '{office.name}' already" in second.output
+    lead.send(signal.SIGTERM)
+    assert await lead.exit_code(15) == 0
+    worker = started(office, "leads", SWARM_TOKEN="")
+    assert await worker.exit_code(30) == 1
+    assert "is a lead, not a worker. Start it with --role lead" in worker.output
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-10")
+async def test_a_lead_that_is_killed_after_it_has_delegated_gets_the_result_when_it_is_back(office: Office) -> None:
+    lead, worker = await lead_beside(office), started(office, "waits")
+    await worker.says("works with")
+    more = ("--role", "lead", "--env", "WORKER")
+    runner = started(lead, "leads", *more, WORKER=office.name)
+    await runner.says("works with")
+    ts = await office.twin.say(f"swarm#{lead.name} please COUNT, and STAY")
+    words = ("Begun.", "I have passed it on.")
+    await office.twin.until(ts, lambda seen: all(any(one in text for text in seen.answers) for one in words))
+    runner.kill()
+    again = started(lead, "leads", *more, WORKER=office.name)
+    await again.says("works with")
+    (office.folder / "go").write_text("")
+    shown = "\n".join(await office.says(ts, "Finished.", "It came back: done.", within_seconds=150))
+    assert [shown.count(words) for words in ("I have passed it on.", "It came back")] == [1, 1]
+    whole = str(await office.twin.messages(thread_ts=ts))
+    assert not any(words in whole for words in ("starts again", "There is no answer", "not complete", "Retry"))

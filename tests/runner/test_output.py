@@ -43,10 +43,10 @@ class FakeCoordinator:
             raise Refused(self.log_refuses, "no more")
         return self.limit
 
-    async def start(self, lease_token: str, about: dict[str, str]) -> str:
+    async def start(self, lease_token: str, about: dict[str, str]) -> tuple[str, int]:
         if self.start_refuses:
             raise Refused(self.start_refuses, "no run")
-        return "run-2"
+        return "run-2", 0
 
     async def usage(self, run_id: str, usage: dict[str, Any]) -> list[dict[str, Any]]:
         self.used.append(usage)

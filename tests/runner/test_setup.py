@@ -96,6 +96,7 @@ class Shop:
             workdirs=workdirs,
             sandbox=box,
             accounts=none,
+            slots=none,
         )
 
     async def ready(self, key: str = "T:C:1.0", **changed: Any) -> Workdir:

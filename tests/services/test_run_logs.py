@@ -8,7 +8,7 @@ import json
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.errors import TooLarge
+from swarm.domain.errors import Conflict, NotFound, TooLarge
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.runs import RunStep
@@ -173,6 +173,36 @@ async def test_a_reported_run_streams_only_after_the_earlier_stream_of_its_work_
     (before,) = await world.rows("SELECT id FROM runs WHERE status = 'running'")
     await world.database.write(runs.end, before["id"], RunStep.ABANDON)
     assert (await world.database.write(_open, later, wanted, ""))["turn_id"] == run_id
+
+
+@pytest.mark.req("RUN-10", "RUN-06")
+async def test_news_about_a_task_has_a_run_of_its_own_that_knows_whether_its_lead_has_answered(world: World) -> None:
+    lead, worker, logs = await world.lead(), await world.worker(), world.services.run_logs
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead, hold=True)
+    about, caller = trigger.inbox_messages[0].id, holding(trigger, lead)
+    await logs.start(caller, inbox_message_id=about)
+    task_id = await hand(world, lead, trigger, worker)
+    assert await logs.answers(caller) == 0  # a delegation says nothing to people
+    await world.services.replies.reply(caller, about, "I have passed it on.")
+    assert await logs.answers(caller) == 1
+    world.clock.advance(1)
+    work = await work_of(world, worker)
+    on_task = await logs.start(holding(work, worker), task_id=task_id)
+    await world.services.task_work.complete(holding(work, worker), task_id, "Done.", reply="It is done.")
+    news = await world.only(lead)
+    caller = holding(news, lead)
+    run_id = await logs.start(caller, task_id=task_id)
+    assert await logs.start(caller, task_id=task_id) == run_id
+    assert await logs.answers(caller) == 0  # what the worker has said, and the lead before, does not count
+    await logs.append(lead, run_id, 0, b"thinks\n")
+    assert [one.run.id for one in await logs.of_task(task_id)] == [on_task]
+    await world.services.replies.reply_to_task(caller, task_id, "All is done.")
+    assert await logs.answers(caller) == 1
+    (run,) = await world.rows(f"SELECT thread_id, requester, task_id FROM runs WHERE id = '{run_id}'")
+    assert (bool(run["thread_id"]), run["requester"], run["task_id"]) == (True, "U1", None)
+    with pytest.raises((Conflict, NotFound)):
+        await logs.start(Caller(agent=lead, lease_token=trigger.lease_token), task_id=task_id)
 
 
 @pytest.mark.req("SEC-06")

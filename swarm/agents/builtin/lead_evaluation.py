@@ -193,17 +193,19 @@ async def _judged(
     make: MakeLead, tools: Sequence[Tool], suite: ThreadSuite, thread: LabelledThread, limits: RunLimits
 ) -> JudgedThread:
     recorded: list[str] = []
+    posted: list[str] = []
     run = BuiltinRun(_run_input(thread), f"evaluation:{thread.id}")
     run.limits = limits
     reading = asyncio.create_task(_read(run))
     try:
-        await make([_recording(tool, suite, recorded) for tool in tools])(run)
+        await make([_recording(tool, suite, recorded, posted) for tool in tools])(run)
     except Exception as error:  # noqa: BLE001 - one thread must not end the evaluation; it is told in the table
         text = f"{type(error).__name__}: {error}"
         return JudgedThread(thread=thread, got=LeadMove.ERROR, text=text[:300], usage=run.usage)
     finally:
         reading.cancel()
-    text = "\n\n".join(one.text for one in run.remembered if one.role is MessageRole.ASSISTANT).strip()
+    said = posted or [one.text for one in run.remembered if one.role is MessageRole.ASSISTANT]
+    text = "\n\n".join(said).strip()
     workers = tuple(sorted(recorded))
     return JudgedThread(thread=thread, got=_move(thread, workers, text), workers=workers, text=text, usage=run.usage)
 
@@ -222,12 +224,15 @@ def _move(thread: LabelledThread, workers: Sequence[str], text: str) -> LeadMove
     return LeadMove.WRONG_WORKER if is_other else LeadMove.DELEGATE
 
 
-def _recording(tool: Tool, suite: ThreadSuite, delegated: list[str]) -> Tool:
+def _recording(tool: Tool, suite: ThreadSuite, delegated: list[str], posted: list[str]) -> Tool:
     """Returns a tool that looks the same and does nothing."""
 
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         if tool.name == "list-agents":
             return ToolAnswer(text=orjson.dumps({"agents": _shown(suite), "left_out": 0}).decode())
+        if tool.name == "slack-reply":
+            posted.append(str(arguments.get("message") or ""))
+            return ToolAnswer(text=orjson.dumps({"delivery_ids": [], "status": "responded"}).decode())
         if tool.name not in _DELEGATE:
             return failed("There is nothing to show in this evaluation.")
         worker = str(arguments.get("agent") or "nobody").strip().lower()

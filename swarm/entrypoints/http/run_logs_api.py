@@ -34,7 +34,10 @@ class NewRun(Input):
 
 
 class StartedRun(TypedDict):
+    """A run, and how often its agent has answered without a stream; 0 while a message of the lease is open."""
+
     id: str
+    answers: int
 
 
 class NextOffset(TypedDict):
@@ -119,13 +122,14 @@ class _RunLogRoutes:
 
     async def start(self, request: Request) -> Response:
         """Get the id of your run, for its log and its usage: once for each lease. An answer that you stream with
-        slack-stream has an id already, which this call returns as well.
+        slack-stream has an id already, which this call returns as well. For task_id you may also have the lease of a
+        notice about a task that you gave.
         """
         agent = await self._identities.agent(request.scope)
         caller = Caller(agent=agent, lease_token=request.headers.get(LEASE_HEADER))
         wanted = await read_model(request, NewRun)
         run_id = await self._logs.start(caller, inbox_message_id=wanted.inbox_message_id, task_id=wanted.task_id)
-        return Answer({"id": run_id})
+        return Answer({"id": run_id, "answers": await self._logs.answers(caller)})
 
     async def append(self, request: Request, run_id: str) -> Response:
         """Append a chunk of at most 64 KiB to the log of your run. A chunk that is sent again counts once; 409 names

@@ -23,7 +23,7 @@ from acp.meta import AGENT_METHODS, CLIENT_METHODS
 from swarm.processes.child import to_the_end
 from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
 from swarm.runner.doors.lines import TOO_LONG, LineProcess, object_of, text_of
-from swarm.runner.doors.repository import OWN_NAMES, OWN_TOOLS, system_prompt
+from swarm.runner.doors.repository import ALL_TOOLS, OWN_NAMES, OWN_TOOLS, system_prompt
 from swarm.runner.endings import failed_of, is_no_answer
 from swarm.runner.port import (
     CliEvent,
@@ -47,12 +47,13 @@ _ASKING: Final[Mapping[str, Mapping[str, str]]] = {
         "INITIAL_AGENT_MODE": "read-only",
         "CODEX_CONFIG": json.dumps({"features": {"default_mode_request_user_input": True}}),
     },
+    "claude-agent-acp": ALL_TOOLS,
     "opencode": {
         "OPENCODE_PERMISSION": json.dumps({"*": "ask", **dict.fromkeys(_HARMLESS, "allow")}),
     },
 }
-"""Variables by which an agent asks people. By default codex lets another model decide, and opencode asks nothing. The
-operator's own values, named by ``--env``, come first."""
+"""Variables by which an agent asks people, and sees all tools. By default codex lets another model decide, and opencode
+asks nothing. The operator's own values, named by ``--env``, come first."""
 _ASKING_MODE: Final = "default"
 """The mode in which claude's and gemini's agents ask people. An agent may begin in another one, or continue a session
 in one that its earlier run has chosen."""

@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from swarm.runner.doors.claude_messages import (
     usage_of,
 )
 from swarm.runner.doors.lines import LineProcess, object_of, text_of
-from swarm.runner.doors.repository import OWN_NAMES, system_prompt
+from swarm.runner.doors.repository import ALL_TOOLS, OWN_NAMES, system_prompt
 from swarm.runner.port import CliEvent, CliSession, QuestionAsked, SessionMissing, SessionWanted, StartFailed, TurnEnded
 
 _ARGUMENTS: Final = (
@@ -55,6 +56,7 @@ class ClaudeDoor:
     async def open(self, wanted: SessionWanted) -> CliSession:
         """Starts the CLI and waits until it speaks the protocol. Raises StartFailed and SessionMissing."""
         id = wanted.resume or new_id()
+        wanted = replace(wanted, environment={**ALL_TOOLS, **wanted.environment})
         config = _config_file(wanted)
         try:
             words = [*self._words, *_ARGUMENTS, *_arguments(wanted, id, config)]
@@ -294,7 +296,8 @@ def _arguments(wanted: SessionWanted, id: str, config: Path) -> list[str]:
 
 
 def _config_file(wanted: SessionWanted) -> Path:
-    server = {"type": "http", "url": wanted.mcp.url, "headers": dict(wanted.mcp.headers)}
+    # Otherwise claude may hide the tools behind a search, or begin without them.
+    server = {"type": "http", "url": wanted.mcp.url, "headers": dict(wanted.mcp.headers), "alwaysLoad": True}
     try:
         file, name = tempfile.mkstemp(prefix="swarm-mcp-", suffix=".json")  # only its owner can read it
         with os.fdopen(file, "w") as writing:

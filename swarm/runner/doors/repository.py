@@ -25,6 +25,9 @@ OWN_TOOLS: Final = frozenset(
 )  # fmt: skip
 """The swarm's own tools, which need no permission, since the coordinator checks each call."""
 
+ALL_TOOLS: Final = {"ENABLE_TOOL_SEARCH": "false"}
+"""Variables of claude. Otherwise its model sees none of the swarm's tools until it searches for them."""
+
 OWN_NAMES: Final = frozenset(f"mcp__swarm__{tool}" for tool in OWN_TOOLS)
 """Their names as claude has them. Another name that begins so is that of somebody else's tool."""
 

@@ -10,17 +10,21 @@ from swarm.clock import new_id
 from swarm.domain.answers.agents import conversation_id
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, TooLarge
 from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES, MAX_LOG_PIECES, MOST_LOG_BYTES
 from swarm.domain.model.threads import Thread
 from swarm.domain.text.characters import without_escapes
 from swarm.domain.text.secrets import without_secrets
-from swarm.services.rules.fencing import authorize_message, authorize_task
+from swarm.services.rules.fencing import authorize_message, authorize_task, may_reply_about
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
+from swarm.services.rules.leases import claimed_members
 from swarm.services.rules.reply import last_person, with_others
-from swarm.store import agents, tasks
+from swarm.store import agents, deliveries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, leases
+from swarm.store.inbox import inbox, leases, notices
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_logs, runs
 from swarm.store.runs.run_logs import LogPiece
@@ -60,7 +64,8 @@ class RunLogs:
         self.cap_bytes = cap_bytes
 
     async def start(self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None) -> str:
-        """Returns the id of the run under the lease of an inbox message or a task.
+        """Returns the id of the run under the lease of an inbox message, of a task, or of a notice about a task that
+        the agent has given.
 
         If the run streams an answer, or has streamed one, this is the (last) answer's ``turn_id``; otherwise a run
         without an answer is stored, once for each lease. Raises the errors of `authorize_message` and
@@ -74,6 +79,12 @@ class RunLogs:
         if task_id is not None:
             return await self._database.write(_start_for_task, caller, task_id)
         return await self._database.write(_start_for_message, caller, inbox_message_id or "")
+
+    async def answers(self, caller: Caller) -> int:
+        """Returns how often the agent has answered under a lease without a stream: posts of slack-reply, and
+        dismissals. 0 while a message of the lease is open.
+        """
+        return await self._database.read(_answers, caller)
 
     async def append(self, agent: Agent, run_id: str, offset: int, chunk: bytes) -> int:
         """Appends a chunk to the log of the agent's run; ``offset`` is the number of bytes before it.
@@ -186,17 +197,43 @@ def _start_for_message(tx: Transaction, caller: Caller, inbox_message_id: str) -
 
 
 def _start_for_task(tx: Transaction, caller: Caller, task_id: str) -> str:
-    got = authorize_task(tx, caller.agent, task_id, caller.lease_token)
-    thread = got.thread
+    """A run about a task that its agent has given is a run of its own, not one on the task."""
+    task, token = tasks.get(tx, task_id), caller.lease_token
+    is_news = task is not None and token is not None and may_reply_about(tx, caller.agent, task, token)
+    lease = leases.get(tx, token or "", caller.agent.id) if is_news else None
+    if lease is None or task is None:
+        got = authorize_task(tx, caller.agent, task_id, token)
+        lease, task = got.lease, got.task
+    thread = threads.get(tx, task.thread_id) if task.thread_id else None
     return _start(
         tx,
         caller,
-        got.lease,
-        thread_id=thread.id if thread else None,
+        lease,
+        thread_id=task.thread_id,
         conversation=_conversation(thread) if thread else conversation_id("", "task", task_id),
-        requester=got.task.requester,
-        task_id=task_id,
+        requester=task.requester,
+        task_id=None if is_news else task_id,
     )
+
+
+def _answers(tx: Transaction, caller: Caller) -> int:
+    lease = leases.peek(tx, caller.lease_token or "")
+    if lease is None or claimed_members(tx, lease):
+        return 0
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    members = inbox.members(tx, lease.token)
+    about = {*(member.id for member in members), notice.inbox_message_id if notice else None}
+    posts = [one for message_id in about if message_id for one in deliveries.of_inbox_message(tx, message_id)]
+    if notice and notice.task_id:
+        posts += deliveries.of_task(tx, notice.task_id)
+    replies = [
+        one
+        for one in posts
+        if (one["agent_id"], one["kind"]) == (caller.agent.id, DeliveryKind.POST)
+        and not (one["idempotency_key"] or one["request_id"])
+        and one["created_at"] >= lease.created_at
+    ]
+    return len(replies) + sum(member.status is InboxStatus.DISMISSED for member in members)
 
 
 def _conversation(thread: Thread) -> str:

@@ -37,7 +37,7 @@ from swarm.services.rules.leases import claimed_members, give_back, lose, most_l
 from swarm.services.rules.silence import break_silence, is_silent, judged
 from swarm.services.rules.system_messages import post_message
 from swarm.services.runs.settling import outcome_of, settle_work
-from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
+from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, is_settled_by_tools, show_settled
 from swarm.store import deliveries, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import model_usage
@@ -288,10 +288,10 @@ def _outcome_of_lost(tx: Transaction, run: Run, lease: Lease | None, loss: Loss)
     polls = is_polling(tx, run)
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
         return Answered() if polls else RunFailed(reason=RESTARTED)
+    if lease and (is_settled_by_tools(tx, lease) if polls else _is_handed_over(tx, lease)):
+        return Answered()
     if how in _COMES_AGAIN or polls:
         return None
-    if lease and _is_handed_over(tx, lease):
-        return Answered()
     if loss.was_called and requests.is_any_sent(tx, run.task_id or run.trigger_id):
         return RunFailed(reason=AFTER_DECISION)  # what people approved must not happen twice unless they ask for it
     if lease is None or not loss.runs_again:

@@ -36,6 +36,7 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import transcript
 
 _AGENTS_OWN_ENDS: Final = frozenset({LeaseEnd.RESOLVED, LeaseEnd.FINISHED})
+_SETTLED: Final = frozenset({InboxStatus.DELEGATED, InboxStatus.RESPONDED, InboxStatus.DISMISSED})
 _OVER: Final = "Your work is settled, so nothing more can be streamed."
 _OVER_HINT: Final = "Post the rest with slack-reply; or poll with hold=true if you want to answer more than once."
 
@@ -197,6 +198,14 @@ def is_ours_to_settle(tx: Transaction, run: Run, outcome: AnswerOutcome) -> bool
     return isinstance(outcome, RunStopped) and not isinstance(last.piece, Closed)
 
 
+def is_settled_by_tools(tx: Transaction, lease: Lease) -> bool:
+    """Whether all messages of a lease were answered, delegated or dismissed under it, so that its work is done whatever
+    becomes of the run.
+    """
+    members = inbox.members(tx, lease.token)
+    return bool(members) and all(one.status in _SETTLED and one.lease_token == lease.token for one in members)
+
+
 def show_settled(tx: Transaction, run: Run, thread: Thread, operating_policy: OperatingPolicy) -> None:
     """Adds ✅ or ❌ to the messages that were settled when the agent closed its answer."""
     last = run_events.last(tx, run.id)
@@ -272,7 +281,7 @@ def _end(tx: Transaction, run_id: str) -> AgentEvent | RunStopped | None:
 def _lost(tx: Transaction, run: Run, lease: Lease | None) -> AgentEvent:
     """Returns the end of an open answer whose work was lost or settled in another way."""
     how = lease.ended_as if lease else None
-    if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
+    if how in _AGENTS_OWN_ENDS or (lease and is_settled_by_tools(tx, lease)):
         return Finished(elsewhere=True)
     return Broken(reason=_WHY_LOST.get(how, SILENT) if how else SILENT, comes_again=_comes_again(tx, run))
 

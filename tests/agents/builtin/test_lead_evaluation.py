@@ -31,6 +31,7 @@ from swarm.cli.eval import router as eval_router
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told
+from tests.runner.conftest import fake
 from tests.support.logs import own_log
 from tests.support.processes import free_port
 from tests.support.providers import Call, Fails, Request, Say, openai_server
@@ -225,3 +226,32 @@ async def test_a_model_that_cannot_be_reached_ends_the_command_at_once(
 async def test_an_agent_that_does_not_lead_is_no_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'bob' is no built-in lead"):
         await _evaluated(monkeypatch, tmp_path, agent="bob")
+
+
+@pytest.mark.req("RUN-10")
+async def test_a_coding_cli_is_evaluated_in_the_same_threads_by_its_real_door(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WORKER", "ada")
+    file = tmp_path / "own.yaml"
+    file.write_text(
+        "team: {ada: {}, bob: {}, eve: {status: offline}}\n"
+        "threads:\n"
+        "  one: [{say: COUNT it, delegate: ada}, {say: COUNT that, delegate: bob}]\n"
+        "  two: [{say: by TOOL, expect: answer}, {say: it, before: [{user: hi}, {assistant: hello}], expect: ask}]\n"
+    )
+    lead: dict[str, Any] = {"provider": fake("leads"), "env": ["WORKER"], "threads": file, "as_json": True}
+    with own_log():
+        assert await asyncio.to_thread(eval_lead, **lead, at_least=75) == 0
+        found = json.loads(capsys.readouterr().out)["threads"]
+        assert [(one["got"], one["workers"]) for one in found] == [
+            ("delegate", ["ada"]), ("wrong worker", ["ada"]), ("answer", []), ("ask", [])
+        ]  # fmt: skip
+        assert [one["text"] for one in found] == [*["I have passed it on."] * 2, "By a tool.", "Which one?"]
+        monkeypatch.setenv("WORKER", "eve")
+        assert await asyncio.to_thread(eval_lead, **lead, at_least=75) == 1  # its delegations are refused
+        assert {one["got"] for one in json.loads(capsys.readouterr().out)["threads"][:2]} == {"error"}
+        for wrong in ({"agent": "boss", "provider": "claude"}, {"env": ["WORKER"]}, {"provider": "clade"}):
+            with pytest.raises(ConfigurationError):
+                await asyncio.to_thread(eval_lead, **wrong)

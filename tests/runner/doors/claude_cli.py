@@ -259,7 +259,9 @@ def main() -> None:
     if HABIT == "banner":
         sys.stdout.write('\ufeffWelcome!\n\x1b[1m{"level":"info"}\n{"level":"info","type":"log"}\n')
     config = Path(argument("--mcp-config") or "")
-    note(arguments=ARGUMENTS, config=json.loads(config.read_text()), mode=stat.S_IMODE(config.stat().st_mode))
+    search = os.environ.get("ENABLE_TOOL_SEARCH")
+    read_config = json.loads(config.read_text())
+    note(arguments=ARGUMENTS, config=read_config, mode=stat.S_IMODE(config.stat().st_mode), search=search)
     if HABIT == "missing":
         write(type="result", subtype="error_during_execution", is_error=True, errors=["No conversation found with it"])
         sys.exit(1)

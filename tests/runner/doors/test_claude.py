@@ -106,6 +106,7 @@ async def test_the_arguments_and_the_file_with_the_token(desk: Desk) -> None:
     assert "Bearer" not in " ".join(arguments)
     server = started["config"]["mcpServers"]["swarm"]
     assert server["headers"] == {"Authorization": "Bearer t", "X-Swarm-Lease": "l"}
+    assert (server["alwaysLoad"], started["search"]) == (True, "false")  # the model sees the swarm's tools at once
     assert started["mode"] == 0o600
     file = Path(arguments[arguments.index("--mcp-config") + 1])
     assert file.exists()
