@@ -133,7 +133,7 @@ async def test_each_kind_of_agent_explains_an_alert_in_its_thread_and_not_its_re
     assert "It is the log." in (await scene.answered("poll-alerts", polled)).answers[0]
     # Repeats, in every channel; then the end of the problem, which is no repeat
     for channel, root in (("caipe-alerts", first), ("own-alerts", own), ("poll-alerts", polled)):
-        await scene.post(channel, HOSTILE.replace("FIRING:1", "FIRING:2"))
+        await scene.post(channel, f"{HOSTILE} since 10:05 UTC")
         await scene.twin.until(
             root, lambda now: any("came again at" in text for text in now.answers), channel=channel, user="alice"
         )
