@@ -26,7 +26,7 @@ from ag_ui.core import (
 
 from swarm.agents.remote.translation.interrupts import questions_of
 from swarm.agents.remote.translation.tools import Tools
-from swarm.agents.remote.translation.wire import clean, first, id_of, is_object, line_of, parsed
+from swarm.agents.remote.translation.wire import CUT_SHORT, clean, cut_short, first, id_of, is_object, line_of, parsed
 from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import Asked, Cancelled, Failed, Finished, Interrupted
 from swarm.domain.model.requests import MAX_OPEN_PER_WORK
@@ -67,7 +67,7 @@ class Endings:
             case RunErrorEvent(message=message, code=code):
                 return failed(message, code or "")
             case RunFinishedEvent():
-                return self._finished(event)
+                return failed(CUT_SHORT) if cut_short(event.model_dump()) else self._finished(event)
         return None
 
     def _finished(self, event: RunFinishedEvent) -> RunEnd:

@@ -27,6 +27,15 @@ COMPLAINTS: Final = 10
 """The number of invalid events that are logged individually in a run, so that a broken run does not flood the log."""
 
 _NOTHING_ASKED: Final = "It is waiting for an answer, but did not say to which question."
+CUT_SHORT: Final = "Its answer is cut short: it reached the model's limit of length."
+_LIMITS: Final = frozenset({"length", "max_tokens", "max_output_tokens", "token_limit", "truncated", "incomplete"})
+_REASONS: Final = ("finishReason", "finish_reason", "stopReason", "stop_reason", "reason", "type")
+_FAILURES: Final = {
+    **dict.fromkeys(("error", "failed", "failure", "timeout", "timed_out"), "It did not finish."),
+    **dict.fromkeys(_LIMITS, CUT_SHORT),
+}
+"""Outcomes of a finished run that are no success, with what the person is told."""
+
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 _KNOWN: Final = frozenset(kind.value for kind in EventType)
 _ROLES: Final = frozenset({"developer", "system", "assistant", "user"})
@@ -210,8 +219,18 @@ def _outcome(fields: Fields) -> None:
         fields["outcome"] = {"type": "interrupt", "interrupts": interrupts}
         if not interrupts:
             fields.update(type="RUN_ERROR", message=_NOTHING_ASKED)
+    elif failure := _FAILURES.get(str(kind).casefold()):
+        why = first(outcome, "message", "error") if is_object(outcome) else None
+        fields.update(type="RUN_ERROR", message=str(why or failure))
     else:
         fields["outcome"] = None
+
+
+def cut_short(end: Fields) -> bool:
+    """Whether the end of an answer says that the model reached a limit of length."""
+    places = (end, end.get("outcome"), end.get("result"))
+    reasons = (first(place, *_REASONS) for place in places if is_object(place))
+    return any(str(reason).casefold() in _LIMITS for reason in reasons)
 
 
 def _interrupts(fields: Fields, outcome: object) -> list[Fields]:
