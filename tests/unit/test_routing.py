@@ -245,10 +245,8 @@ ROWS = {
     "a stop where nothing runs": Row(
         message=message("!stop", in_thread=True),
         situation=situation(owner=SPARE),
-        outcome=RoutingOutcome.THREAD_OWNER,
-        to=(SPARE,),
-        matched_by=MatchedBy.THREAD_OWNER,
-        because="spare owns the thread",
+        outcome=RoutingOutcome.STOP,
+        because="nothing runs or waits here",
     ),
     "a stop that says more": Row(
         message=message("!stop it", in_thread=True),
@@ -291,10 +289,8 @@ ROWS = {
         message=message("!stop", in_thread=True),
         situation=situation(owner=SPARE, can_stop=True),
         change=Change.EDITED,
-        outcome=RoutingOutcome.THREAD_OWNER,
-        to=(SPARE,),
-        matched_by=MatchedBy.THREAD_OWNER,
-        because="spare owns the thread",
+        outcome=RoutingOutcome.STOP,
+        because="stops what runs here",
     ),
     # 3. an explicit address
     "one agent by name": Row(

@@ -195,6 +195,12 @@ _WAITING_IN_THREAD = Statement(
     .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
 )
+_UNBEGUN_IN_THREAD = Statement(
+    select(inbox_messages)
+    .where(_i.thread_id == bindparam("thread_id"), _is_unread | (_i.status == InboxStatus.WAITING.value))
+    .order_by(_i.agent_id, _i.ts)
+    .with_for_update(key_share=True)
+)
 _SHOW = Statement(
     update(inbox_messages).where(_i.thread_id == bindparam("thread_id"), _i.silent.is_(true())).values(silent=false())
 )
@@ -438,8 +444,12 @@ def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]
 
 def waiting_for(tx: Transaction, agent_id: str | None, thread_id: str) -> list[InboxMessage]:
     """Returns the unread messages of a thread for an agent, or for any lead if the agent is None; without locks."""
-    rows = _UNREAD_OF_THREAD.all(tx, thread_id=thread_id)
-    return [found for found in map(inbox_message, rows) if found.agent_id == agent_id]
+    return [found for found in unread_of_all(tx, thread_id) if found.agent_id == agent_id]
+
+
+def unread_of_all(tx: Transaction, thread_id: str) -> list[InboxMessage]:
+    """Returns the unread messages of a thread for any agent, without locks."""
+    return [inbox_message(row) for row in _UNREAD_OF_THREAD.all(tx, thread_id=thread_id)]
 
 
 def awaiting_lead(tx: Transaction, thread_ids: Iterable[str]) -> set[str]:
@@ -467,6 +477,11 @@ def waiting_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
     They are ordered by agent (the order of locks on queue heads) and timestamp.
     """
     return [inbox_message(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
+
+
+def unbegun_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
+    """Like `waiting_in_thread`, with the messages of all agents that are unread."""
+    return [inbox_message(row) for row in _UNBEGUN_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMessage]:
