@@ -220,8 +220,11 @@ class Translator:
     def _last(self, event: Event, end: RunEnd) -> Iterator[AgentEvent]:
         self.is_over = True
         yield from self._texts.read(event)
-        if isinstance(end, Finished):
-            yield from self._tools.finish()
+        match end:
+            case Finished():
+                yield from self._tools.finish()
+            case Interrupted(asked=asked):
+                yield from self._tools.reopen([one.tool.name for one in asked if one.tool])
         yield end
 
 
