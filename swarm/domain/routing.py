@@ -35,6 +35,7 @@ from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
 _STOP: Final = "!stop"
+_LINKED = re.compile(r"(?<![\w#])swarm<#[A-Z0-9]+\|([^>]*)>")  # Slack makes a link of a name that is also a channel's
 
 
 class Change(StrEnum):
@@ -284,7 +285,8 @@ def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
     """Applies rule 3. A single named agent also gets the thread; several agents get it only without an owner; ``all``
     never does.
     """
-    named, everybody, unknown = addressed(message.own_text, situation.roster)
+    text = re.sub(rf"<@{situation.me.user_id}(?:\|[^>]*)?>(?=#|<#)", "swarm", message.own_text)
+    named, everybody, unknown = addressed(_LINKED.sub(r"swarm#\1", text), situation.roster)
     if everybody and situation.roster.agents:
         return _to_all(message, situation)
     if named:

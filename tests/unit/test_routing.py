@@ -301,6 +301,38 @@ ROWS = {
         new_owner=SPARE,
         because="swarm#spare",
     ),
+    **{
+        f"one agent after a mention, {how}": Row(
+            message=message(f"{text} hi"),
+            outcome=RoutingOutcome.ADDRESS,
+            to=(SPARE,),
+            matched_by=MatchedBy.ADDRESS,
+            new_owner=SPARE,
+            because="swarm#spare",
+        )
+        for how, text in {
+            "as it is typed": "@swarm#spare",
+            "as Slack sends it": "<@UBOT>#spare",
+            "with a label": "<@UBOT|swarm>#spare",
+            "as a channel's name": "<@UBOT><#C9|spare>",
+        }.items()
+    },
+    "an unknown agent after a mention": Row(
+        message=message("<@UBOT>#helper hi"),
+        outcome=RoutingOutcome.ADDRESS,
+        to=(LEAD,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=LEAD,
+        because="swarm#helper names no agent",
+    ),
+    "a number after the mention of somebody else": Row(
+        message=message("<@U9>#spare and <@UBOT> #12"),
+        outcome=RoutingOutcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="it mentions the bot",
+    ),
     "one agent by id": Row(
         message=message("swarm#id-spare hi"),
         outcome=RoutingOutcome.ADDRESS,
