@@ -240,6 +240,11 @@ def tell_result(tx: Transaction, task_id: str) -> None:
             )
 
 
+def is_shown(tx: Transaction, task: Task) -> bool:
+    """Whether a run of the task is showing its answer in messages of its own."""
+    return any(run.ended_at is None and run_pages.of_run(tx, run.id) for run in runs.of_task(tx, task.id, 1))
+
+
 def _was_streamed(tx: Transaction, task_id: str) -> bool:
     """Whether the last run of a task has shown its answer in messages of its own."""
     last = runs.of_task(tx, task_id, 1)

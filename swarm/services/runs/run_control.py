@@ -81,7 +81,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.runs import runs
+from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
 from swarm.store.threads import open_work, threads
@@ -336,8 +336,9 @@ def stop_work(
     ended, unbegun = _stop_messages(tx, thread, polling, person, operating_policy, own, waiting_before)
     running = [run for run in runs.of_thread(tx, thread.id) if run.ended_at is None and own in (None, run.requester)]
     shown = [run.id for run in running if own is None or not silence.is_silent(tx, run, thread)]
+    is_noted = any(run.task_id is None or run_pages.of_run(tx, run.id) for run in running if run.id in shown)
     ending = sum(runs.request_stop(tx, person, run_id=run_id) for run_id in shown)
-    if (stopped or ended) and not ending:
+    if (stopped or ended) and not is_noted:
         post_message(tx, thread, wording.stopped(person), mentionable=frozenset({person}))
     return stopped + asked + ended + unbegun + ending
 
