@@ -211,6 +211,8 @@ def colour(name: str, **more: Any) -> str:
         ("CPU", "<https://pd.test/Q1|Resolved #4521>: CPU", "", True),
         ("CPU", ":white_check_mark: Closed", "", True),
         ("CPU", "CPU\nAlert: Resolved", "", True),
+        ("CPU", "[RESOLVED] CPU\nAlert: HighCPU\nProblem: CPU", "", True),
+        ("CPU", "Status: Resolved by bob", "", True),
         ("CPU", "CPU\n*Status*\nResolved", "", True),
         ("CPU", "New State: ALARM -&gt; OK", "", True),
         ("CPU", "Priority: P1 | Status: Closed", "", True),

@@ -23,9 +23,7 @@ _START: Final = r"(?<![^\W_])(?<![^\W_]_)(?<![-./@\\])"  # not inside a word, a 
 _END: Final = r"(?![^\W_]|_\w|[-./@\\:]\w)"
 _NUMBER: Final = r"[-+±]?\d{1,20}(?:,\d{3}){0,5}(?:[.,]\d{1,20})?(?:e[-+]?\d{1,3})?"
 _DECIMAL: Final = r"[-+]?\d{1,20}(?:(?:,\d{3}){0,5}\.\d{1,20}(?:e[-+]?\d{1,3})?|e[-+]\d{1,3})"
-_CURRENCY: Final = (
-    r"(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|BRL|SEK|NOK|DKK|PLN|cents?|dollars?|euros?)(?![A-Za-z]))"
-)
+_CURRENCY: Final = r"(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|BRL|cents?|dollars?|euros?)(?![A-Za-z]))"
 _KEY: Final = r"""["'`*_]{0,3}\s?[:=]?\s?["'`*_]{0,3}"""
 
 _MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]{0,6}\.?"
@@ -44,15 +42,13 @@ _IN_SECONDS: Final = r"[12]\d{9}(?:\d{3}|\d{6}|\d{9})?(?:\.\d{1,9})?"
 _HEX: Final = r"(?:0x)?(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{16,}"
 _UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
-_LONG_TIME: Final = (
-    r"(?:ms|µs|us|ns|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?|weeks?|(?:milli|micro|nano)secs?(?:onds?)?)"
-)
+_LONG_TIME: Final = r"(?:[mµun]s|(?:milli)?sec(?:ond)?s?|mins?|minutes?|hrs?|hours?|days?|weeks?)"
 _BYTES: Final = r"(?:(?:[kKMGTPE]i?|)(?:[bB]its?|[bB]ytes?)|[kKMGTPE]i?[Bb]|[KMGTPE]i)"
 _PER: Final = r"(?:\s?/\s?|\s?per\s)(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|days?)"
 _RATE: Final = rf"[kKM]?\s?(?:[rqtpbfi]ps|[KMGTk]i?bps|iops|IOPS|rpm|bpm|{_BYTES}{_PER}|(?:[A-Za-z]{{1,15}})?{_PER})"
 _HEAT: Final = r"(?:°\s?[CFK]?|℃|℉|(?i:degrees?(?:\s(?:C|F|celsius|fahrenheit))?|celsius|fahrenheit))"
 _OTHERS: Final = (
-    r"(?:[KMGTB]|x|v?cores?|v?CPUs?|[mk]?[VWA]|[kM]Wh?|dBm?|[kM]?Hz|ppm|bar|[hk]?Pa|psi|[mck]?m|[mk]?g|m?l|pts|points)"
+    r"(?:[KMGTB]|x|v?cores?|v?CPUs?|[mk]?[VWA]|[kM]Wh?|dBm?|[kM]?Hz|ppm|bar|[hk]?Pa|psi|[mck]?m|[mk]?g|m?l)"
 )
 _UNIT: Final = rf"(?:\s?(?:%|‰|percent\b|pct\b|{_HEAT}|{_RATE}|{_BYTES}|{_LONG_TIME}|[sh])|[mdw])"
 _FIGURE: Final = rf"""(?:
@@ -116,9 +112,10 @@ _HEAD: Final = re.compile(
 _STATUS: Final = re.compile(
     rf"""
     (?:^|[|,;·]|[ ][ ])[^\w\n|]{{0,20}}
-    (?:(?:\w{{1,20}}[ ])?(?:status|state)(?:[ ]change)?|alert|incident|monitor|problem)[*_`]*[ ]?[:=\n][^\w\n]{{0,20}}
-    (?:\w{{1,20}}[ ]?(?:->|→|=>|-&gt;|=&gt;)[^\w\n]{{0,20}})?
-    (?:(?P<over>(?:{_OVER}|done))|\w+)\b(?=[^\w\n]{{0,20}}(?:$|[|,;·(]|[ ][ ]))
+    (?:(?P<status>(?:\w{{1,20}}[ ])?(?:status|state)(?:[ ]change)?)|alert|incident|monitor)[*_`]*[ ]?[:=\n]
+    [^\w\n]{{0,20}}(?:\w{{1,20}}[ ]?(?:->|→|=>|-&gt;|=&gt;)[^\w\n]{{0,20}})?
+    (?:(?P<over>(?:{_OVER}|done))|(?(status)\w+|(?:{_ON})))\b
+    (?=[^\w\n]{{0,20}}(?:$|[|,;·(]|[ ][ ]|(?:by|at|in|on|after|since)\b))
     """,
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
@@ -169,10 +166,8 @@ def _own_colours(attachments: str) -> list[str]:
         found = orjson.loads(attachments)
     except orjson.JSONDecodeError:  # none, or cut
         return []
-    own = (
-        [one for one in found if isinstance(one, dict) and not _PREVIEW & one.keys()] if isinstance(found, list) else []
-    )
-    return [str(one.get("color")) for one in own]
+    objects = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [str(one.get("color")) for one in objects if not _PREVIEW & one.keys()]
 
 
 def _is_green(colours: list[str]) -> bool:

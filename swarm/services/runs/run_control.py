@@ -266,7 +266,10 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
 def stoppable_agents(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> frozenset[str]:
     """Returns the ids of the agents whose work a ``!stop`` would end, under the conditions of `can_stop`."""
     thread_id = thread.id if thread else open_work.latest_to_stop(tx, team, message.channel)
-    return agents_at_work(tx, thread_id) | _waited_for(tx, thread_id) if thread_id else frozenset()
+    if not thread_id:
+        return frozenset()
+    waited_for = (unread.agent_id for unread in inbox.unread_of_all(tx, thread_id))
+    return agents_at_work(tx, thread_id) | frozenset(filter(None, waited_for))
 
 
 def agents_at_work(tx: Transaction, thread_id: str) -> frozenset[str]:
@@ -276,10 +279,6 @@ def agents_at_work(tx: Transaction, thread_id: str) -> frozenset[str]:
     of_tasks = {task.agent_id for task in task_queries.open_in_thread(tx, thread_id) if task.agent_id}
     of_requests = {request.agent_id for request in requests.open_in_thread(tx, thread_id) if request.agent_id}
     return frozenset(of_leases | of_runs | of_tasks | of_requests)
-
-
-def _waited_for(tx: Transaction, thread_id: str) -> frozenset[str]:
-    return frozenset(found.agent_id for found in inbox.unread_of_all(tx, thread_id) if found.agent_id)
 
 
 def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_policy: OperatingPolicy) -> Thread | None:
