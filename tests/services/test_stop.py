@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import AgentAccess, PeopleLists
+from swarm.domain.access import AgentAccess
 from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.channel_policy import ChannelPolicy, Listen
+from swarm.domain.channel_policy import ChannelPolicy, Listen, PeopleLists
 from swarm.domain.errors import Conflict
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import REACTION_STOPPED as STOPPED

@@ -226,7 +226,7 @@ def _outcome(fields: Fields) -> None:
         fields["outcome"] = None
 
 
-def cut_short(end: Fields) -> bool:
+def cut_short(end: JsonObject) -> bool:
     """Whether the end of an answer says that the model reached a limit of length."""
     places = (end, end.get("outcome"), end.get("result"))
     reasons = (first(place, *_REASONS) for place in places if is_object(place))
