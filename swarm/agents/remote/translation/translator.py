@@ -26,20 +26,10 @@ from ag_ui.core import (
 )
 
 from swarm.agents.failures import NOT_AN_ANSWER
-from swarm.agents.remote.translation.endings import Endings, failed, text_in
+from swarm.agents.remote.translation.endings import Endings, cut_off, failed, text_in
 from swarm.agents.remote.translation.progress import Plans, Steps
 from swarm.agents.remote.translation.tools import Tools
-from swarm.agents.remote.translation.wire import (
-    CUT_SHORT,
-    Wire,
-    clean,
-    cut_short,
-    first,
-    id_of,
-    is_object,
-    line_of,
-    parsed,
-)
+from swarm.agents.remote.translation.wire import Wire, clean, first, id_of, is_object, line_of, parsed
 from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
@@ -236,8 +226,8 @@ def answer_in(body: bytes) -> RunEnd:
     error = first(answer, "error", "detail")
     if answer.get("success") is False or (error and not answer.get("success")):
         return failed(first(error, "message", "detail") if is_object(error) else error)
-    if cut_short(answer):
-        return failed(CUT_SHORT)
+    if cut := cut_off(answer):
+        return cut
     text = text_in(answer)
     return Finished(result=text) if text else Broken(reason=NOT_AN_ANSWER)
 

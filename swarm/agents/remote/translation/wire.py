@@ -28,11 +28,10 @@ COMPLAINTS: Final = 10
 
 _NOTHING_ASKED: Final = "It is waiting for an answer, but did not say to which question."
 CUT_SHORT: Final = "Its answer is cut short: it reached the model's limit of length."
-_LIMITS: Final = frozenset({"length", "max_tokens", "max_output_tokens", "token_limit", "truncated", "incomplete"})
-_REASONS: Final = ("finishReason", "finish_reason", "stopReason", "stop_reason", "reason", "type")
+LENGTH_LIMITS: Final = frozenset({"length", "max_tokens", "max_output_tokens", "truncated", "incomplete"})
 _FAILURES: Final = {
     **dict.fromkeys(("error", "failed", "failure", "timeout", "timed_out"), "It did not finish."),
-    **dict.fromkeys(_LIMITS, CUT_SHORT),
+    **dict.fromkeys(LENGTH_LIMITS, CUT_SHORT),
 }
 """Outcomes of a finished run that are no success, with what the person is told."""
 
@@ -224,13 +223,6 @@ def _outcome(fields: Fields) -> None:
         fields.update(type="RUN_ERROR", message=str(why or failure))
     else:
         fields["outcome"] = None
-
-
-def cut_short(end: JsonObject) -> bool:
-    """Whether the end of an answer says that the model reached a limit of length."""
-    places = (end, end.get("outcome"), end.get("result"))
-    reasons = (first(place, *_REASONS) for place in places if is_object(place))
-    return any(str(reason).casefold() in _LIMITS for reason in reasons)
 
 
 def _interrupts(fields: Fields, outcome: object) -> list[Fields]:
