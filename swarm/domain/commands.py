@@ -186,10 +186,9 @@ class StopChoice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkStopped:
-    """The result of a stop. ``stopped`` is 0 if nothing was running."""
+    """The result of a stop. ``stopped`` is 0 if nothing was running or waiting."""
 
     stopped: int
-    has_queued: bool = False  # messages of the person wait there, or an agent answers them by itself
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

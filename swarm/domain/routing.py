@@ -4,7 +4,7 @@
 The first matching rule decides:
 
 1. own, edited, deleted and system messages are never work; strangers and others without access are refused; ``!stop``
-   stops the runs in its thread, and is a normal message if nothing runs there
+   stops what runs and waits in its thread, and never reaches an agent
 2. a bot's root message where the channel listens to alerts goes to the channel's agent, whatever it says: its text
    comes from other systems, and must not choose the recipients. A repeat of a recent alert goes to nobody
 3. an explicit address: ``swarm#<name or id>``, ``swarm#all``
@@ -35,6 +35,7 @@ from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
 _STOP: Final = "!stop"
+_LINKED = re.compile(r"(?<![\w#])swarm<#[A-Z0-9]+\|([^>]*)>")  # Slack makes a link of a name that is also a channel's
 
 
 class Change(StrEnum):
@@ -159,11 +160,7 @@ def asks_to_stop(text: str) -> bool:
 
 def decide(message: SlackMessage, situation: Situation, change: Change = Change.POSTED) -> Decision:
     """Returns the recipients of ``message`` and the reason. Every message has exactly one outcome."""
-    return (
-        _never_work(message, situation, change)
-        or _refused(message, situation, change)
-        or _by_rules(message, situation, change)
-    )
+    return _never_work(message, situation, change) or _refused(message, situation) or _by_rules(message, situation)
 
 
 def answering(policy: ChannelPolicy, roster: Roster) -> Candidate | None:
@@ -172,10 +169,10 @@ def answering(policy: ChannelPolicy, roster: Roster) -> Candidate | None:
     return agent if agent and not roster.stand_in_for(agent) else roster.default_lead
 
 
-def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
+def _by_rules(message: SlackMessage, situation: Situation) -> Decision:
     """Applies rules 2 to 7 and ``!stop`` for authors with access."""
     decision = (
-        _by_stop(message, situation, change)
+        _by_stop(message, situation)
         or _by_alert(message, situation)
         or _by_address(message, situation)
         or _by_owner(message, situation)
@@ -185,7 +182,14 @@ def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> De
             outcome=RoutingOutcome.CONTEXT, reason="it names nobody, and nobody listens here or owns the thread"
         )
     )
-    return _silently(decision, message, situation)
+    decision = _silently(decision, message, situation)
+    is_stop = message.author.kind is AuthorKind.USER and asks_to_stop(message.own_text)
+    if not (decision.targets and is_stop):
+        return decision
+    outcome = RoutingOutcome.CONTEXT if decision.silent else RoutingOutcome.STOP
+    return Decision(
+        outcome=outcome, reason="nothing runs or waits here that it could stop", is_refusal=not decision.silent
+    )
 
 
 def _silently(decision: Decision, message: SlackMessage, situation: Situation) -> Decision:
@@ -211,11 +215,11 @@ def _never_work(message: SlackMessage, situation: Situation, change: Change) -> 
     return None
 
 
-def _refused(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
+def _refused(message: SlackMessage, situation: Situation) -> Decision | None:
     """Applies the rest of rule 1: authors without access, and bots over their limit."""
     denied = denial(message.author, situation.policy)
     if denied:
-        decision = _by_rules(message, situation, change)
+        decision = _by_rules(message, situation)
         if not denied.missing:
             is_told = decision.is_work and denied.by is not DeniedBy.SWITCH and _is_told(message, situation)
             return Decision(outcome=_refusal(denied), reason=denied.reason, denial=denied, is_refusal=is_told)
@@ -225,7 +229,7 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
         reason = f"bots have reached the limit of {most} messages per hour in this thread (bot_messages_per_hour)"
-        decision = _by_rules(message, situation, change)
+        decision = _by_rules(message, situation)
         is_refusal = decision.is_work and not decision.silent
         return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_refusal)
     return None
@@ -255,9 +259,9 @@ def _refused_by_agent(denied: Denial, message: SlackMessage, situation: Situatio
     return Decision(outcome=RoutingOutcome.NOT_ALLOWED, reason=denied.reason, denial=denied, is_refusal=is_told)
 
 
-def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
+def _by_stop(message: SlackMessage, situation: Situation) -> Decision | None:
     """Applies the end of rule 1. Bots stop nothing, and a message addressed to somebody else stops nothing."""
-    if not situation.can_stop or change is not Change.POSTED or message.author.kind is not AuthorKind.USER:
+    if not situation.can_stop or message.author.kind is not AuthorKind.USER:
         return None
     if not asks_to_stop(message.own_text) or _mentions_only_others(message, situation):
         return None
@@ -281,7 +285,8 @@ def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
     """Applies rule 3. A single named agent also gets the thread; several agents get it only without an owner; ``all``
     never does.
     """
-    named, everybody, unknown = addressed(message.own_text, situation.roster)
+    text = re.sub(rf"<@{situation.me.user_id}(?:\|[^>]*)?>(?=#|<#)", "swarm", message.own_text)
+    named, everybody, unknown = addressed(_LINKED.sub(r"swarm#\1", text), situation.roster)
     if everybody and situation.roster.agents:
         return _to_all(message, situation)
     if named:

@@ -17,7 +17,7 @@ from swarm.domain.model.deliveries import (
     DeliveryStep,
     Mark,
 )
-from swarm.domain.model.threads import Thread
+from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.watchers import ReactionsExpired
 from swarm.store import deliveries, tables
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, given, may
@@ -79,8 +79,19 @@ _urgent = (
     .order_by(_d.due_at, _d.seq)
     .limit(AT_MOST_N)
 )
-_URGENT_ENDS = Statement(_urgent.where(_d.mark == Mark.END.value))
-_URGENT_OTHERS = Statement(_urgent.where(or_(_d.mark.is_(None), _d.mark != Mark.STORED.value, ~_marks_end)))
+_m, _h = tables.thread_messages.c, tables.threads.c
+_author_kind = (
+    select(_m.author_kind)
+    .join(tables.threads, _h.team == _m.team)
+    .where(_h.id == _d.thread_id, _m.channel == _d.channel, _m.ts == _d.target_ts)
+    .scalar_subquery()
+)
+_is_on_alert = _author_kind == AuthorKind.BOT.value
+_MOST_URGENT = [
+    Statement(_urgent.where(whose, which))
+    for whose in (or_(_author_kind.is_(None), ~_is_on_alert), _is_on_alert)
+    for which in (_d.mark == Mark.END.value, or_(_d.mark.is_(None), _d.mark != Mark.STORED.value, ~_marks_end))
+]
 _OVERTAKEN = Statement(
     update(tables.deliveries)
     .where(
@@ -177,13 +188,13 @@ def removals(tx: Transaction, limit: int) -> list[Row]:
 
 
 def most_urgent(tx: Transaction, limit: int) -> list[Row]:
-    """Returns the reactions that go first under a tight rate limit, oldest first: end marks, or if none is due, the
-    others.
+    """Returns the reactions that go first under a tight rate limit, oldest first: end marks of people's messages, or if
+    none is due, the others of people's messages; only then those of bots' messages in the same order.
 
     A message with a waiting end mark gets only that mark.
     """
-    ends = _URGENT_ENDS.all(tx, now=tx.now, n=limit, removes=False)
-    return ends or _URGENT_OTHERS.all(tx, now=tx.now, n=limit, removes=False)
+    found = (statement.all(tx, now=tx.now, n=limit, removes=False) for statement in _MOST_URGENT)
+    return next(filter(None, found), [])
 
 
 def overtaken(tx: Transaction, row: Row) -> None:

@@ -56,6 +56,38 @@ def test_success_is_what_nothing_speaks_against(outcome: object) -> None:
     assert translated({**FINISHED, "outcome": outcome}) == [Finished()]
 
 
+@pytest.mark.req("STREAM-14")
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"outcome": "length"},
+        {"outcome": {"type": "incomplete"}},
+        {"outcome": {"type": "success", "finishReason": "length"}},
+        {"result": {"content": "half of", "finish_reason": "max_tokens"}},
+        {"stopReason": "MAX_TOKENS"},
+    ],
+)
+def test_an_answer_that_reached_a_limit_of_length_is_no_success(more: Fields) -> None:
+    (end,) = translated({**FINISHED, **more})
+    assert isinstance(end, Failed)
+    assert end.message == "Its answer is cut short: it reached the model's limit of length."
+
+
+@pytest.mark.req("STREAM-14")
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        ("failed", "It did not finish."),
+        ({"type": "error", "message": "out of credit"}, "out of credit"),
+        ({"type": "timeout"}, "It did not finish."),
+    ],
+)
+def test_a_run_that_finished_with_a_failure_is_no_success(outcome: object, message: str) -> None:
+    (end,) = translated({**FINISHED, "outcome": outcome})
+    assert isinstance(end, Failed)
+    assert end.message == message
+
+
 @pytest.mark.parametrize("outcome", [{"type": "cancelled"}, "cancelled", "canceled"])
 def test_a_run_may_be_cancelled(outcome: object) -> None:
     assert translated({**FINISHED, "outcome": outcome}) == [Cancelled()]

@@ -7,18 +7,24 @@ import json
 import orjson
 import pytest
 
+from swarm.domain.answers.agent_events import take_event
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import (
     Asked,
     Failed,
     Interrupted,
+    StepStatus,
 )
 from swarm.domain.answers.questions import why_unaskable
+from swarm.domain.answers.state import Live
 from swarm.domain.model.requests import FieldType, FormField, Option, ToolRequest, options
 from tests.agents.wire_events import (
     FINISHED,
     Fields,
     arguments,
+    content,
     interrupt,
+    result,
     tool,
     tool_end,
     translated,
@@ -58,6 +64,46 @@ FIELDS = [
     {"label": "no name"},
     "no field",
 ]
+
+
+APPROVAL = {"id": "i1", "reason": "tool_call", "toolCallId": "t1", "message": "Delete?"}
+OF_CAIPE = {
+    "id": "i1",
+    "reason": "tool_approval",
+    "payload": {
+        "action_requests": [{"name": "delete", "args": {"path": "a"}}],
+        "review_configs": [{"action_name": "delete", "allowed_decisions": ["approve", "reject"]}],
+    },
+}
+
+
+@pytest.mark.req("HITL-10")
+@pytest.mark.parametrize(
+    ("before", "asking", "dialect"),
+    [
+        ([content("May I?")], APPROVAL, Dialect.AGUI),
+        ([content("May I?"), tool("t2"), tool_end("t2"), result(id="t2")], APPROVAL, Dialect.AGUI),
+        ([], OF_CAIPE, Dialect.CAIPE),
+    ],
+)
+def test_a_call_that_waits_for_an_approval_is_whole_and_its_step_waits(
+    before: list[Fields], asking: Fields, dialect: Dialect
+) -> None:
+    call = [tool(name="delete"), arguments('{"path": "a"}'), tool_end()]
+    told = translated(*call, *before, interrupt(asking), dialect=dialect)
+    end = told[-1]
+    assert isinstance(end, Interrupted)
+    assert [one.tool for one in end.asked] == [ToolRequest(name="delete", arguments={"path": "a"})]
+    live = Live()
+    for event in told:
+        live, _ = take_event(live, event, 0)
+    assert next(card for card in live.cards if card.id == "t1").status is StepStatus.PENDING
+
+
+def test_a_call_that_has_its_result_does_not_wait() -> None:
+    call = [tool(name="delete"), arguments('{"path": "a"}'), tool_end(), result()]
+    told = translated(*call, interrupt(APPROVAL))
+    assert [type(event).__name__ for event in told] == ["ToolStarted", "ToolEnded", "Interrupted"]
 
 
 def test_an_approval_of_1_0() -> None:

@@ -43,6 +43,10 @@ async def invoked(url: str, **settings: Any) -> Any:
         ({"success": False, "error": "out of credit"}, Failed(message="out of credit")),
         ({"success": False, "content": "42"}, Failed(message="no reason was given")),
         ({"error": {"message": "out of credit"}}, Failed(message="out of credit")),
+        (
+            {"success": True, "content": "4", "finish_reason": "length"},
+            Failed(message="Its answer is cut short: it reached the model's limit of length."),
+        ),
         ({"success": True}, Broken(reason=failures.NOT_AN_ANSWER)),
         ({"success": True, "content": ["4", "2"]}, Broken(reason=failures.NOT_AN_ANSWER)),
         (["42"], Broken(reason=failures.NOT_AN_ANSWER)),

@@ -26,10 +26,8 @@ from tests.support.twin_client import ANSWERED, Conversation, TwinClient
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240), pytest.mark.req("CHAN-04", "CHAN-01", "CHAN-10")]
 
 TEMPLATE = "{{alert}} of {bot_username} for {team}: {alert_text}"
-HOSTILE = "[FIRING:1] disk of {team} {{x}} {alert_text.__class__} <!channel> swarm#all is full"
-READ = (
-    "{alert} of pager for payments: [FIRING:1] disk of {team} {{x}} {alert_text.__class__} @channel swarm#all is full"
-)
+HOSTILE = "[FIRING:1] disk of {team} {{x}} {alert_text.__class__} <!channel> swarm#all at 93%"
+READ = "{alert} of pager for payments: [FIRING:1] disk of {team} {{x}} {alert_text.__class__} @channel swarm#all at 93%"
 FIELDS = [{"title": "Severity", "value": "critical"}, {"title": "Host", "value": "db1"}]
 CHANNELS = {"caipe-alerts": {"agent_id": AGENT}, "poll-alerts": {"agent": "lea"}, "own-alerts": {"agent": "assistant"}}
 
@@ -133,7 +131,7 @@ async def test_each_kind_of_agent_explains_an_alert_in_its_thread_and_not_its_re
     assert "It is the log." in (await scene.answered("poll-alerts", polled)).answers[0]
     # Repeats, in every channel; then the end of the problem, which is no repeat
     for channel, root in (("caipe-alerts", first), ("own-alerts", own), ("poll-alerts", polled)):
-        await scene.post(channel, HOSTILE.replace("FIRING:1", "FIRING:2"))
+        await scene.post(channel, HOSTILE.replace("93%", "97%"))
         await scene.twin.until(
             root, lambda now: any("came again at" in text for text in now.answers), channel=channel, user="alice"
         )

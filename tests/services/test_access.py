@@ -117,12 +117,15 @@ async def test_that_bots_have_had_their_turns_is_said_once_and_the_limit_is_the_
 
 
 @pytest.mark.req("LOOP-11")
-async def test_who_writes_to_a_name_that_nobody_has_is_told_alone_who_got_it_and_who_there_is(world: World) -> None:
+@pytest.mark.parametrize("text", ["swarm#conter hello", f"{BOT}#conter hello", f"{BOT}<#C9|conter> hello"])
+async def test_who_writes_to_a_name_that_nobody_has_is_told_alone_who_got_it_and_who_there_is(
+    world: World, text: str
+) -> None:
     world = world.governed_by(OperatingPolicy(everywhere=PAGER))
     lead = await world.lead()
     await world.worker("adder", online=False)
     await world.worker("counter")
-    for message in (said("swarm#conter hello"), by_pager("swarm#conter hello")):
+    for message in (said(text), by_pager(text)):
         assert (await world.inbox_message(await world.hears(message))).agent_id == lead.id
     await world.send()
     (told,) = [delivery for delivery in world.slack.landed if delivery.kind == "post"]

@@ -209,7 +209,7 @@ async def test_the_text_goes_with_its_thread_and_with_who_is_mentioned(world: Wo
 
 
 FIRING = "[FIRING:1] Disk full on db1, 93.2% at 2026-11-24T14:00:00Z <https://g.test/d/7?from=17&amp;to=18|graph>"
-AGAIN = "[FIRING:2] Disk full on db1, 97% at 2026-11-24T14:05:00Z <https://g.test/d/7?from=27&amp;to=28|graph>"
+AGAIN = "[FIRING:1] Disk full on db1, 97% at 2026-11-24T14:05:00Z <https://g.test/d/7?from=27&amp;to=28|graph>"
 
 
 @pytest.mark.both_engines
@@ -244,7 +244,8 @@ def clock_of(message: SlackMessage) -> str:
         (AGAIN.replace("FIRING", "RESOLVED"), {}),
         (AGAIN, {"attachments": '[{"color":"good"}]'}),
         (AGAIN.replace("db1", "db2"), {}),
-        (AGAIN.replace("FIRING:2", "OK"), {}),
+        (AGAIN.replace("FIRING:1", "OK"), {}),
+        (AGAIN.replace("FIRING:1", "FIRING:2"), {}),
         ("✅ " + AGAIN, {}),
     ],
 )
@@ -285,7 +286,7 @@ async def test_without_a_window_every_alert_reaches_the_agent(world: World) -> N
 
 
 async def test_an_alert_without_words_is_never_a_repeat(world: World, pager: Pager) -> None:
-    posts = [await pager.posts(text, at) for at, text in enumerate(("12345", "67890", ""))]
+    posts = [await pager.posts(text, at) for at, text in enumerate(("12:30 93%", "12:30 93%", ""))]
     assert [len(await world.inbox_messages(post)) for post in posts] == [1, 1, 1]
 
 
@@ -342,7 +343,12 @@ RED, GREEN = '[{"color":"a30200"}]', '[{"color":"2eb886"}]'
 @pytest.mark.both_engines
 @pytest.mark.parametrize(
     ("text", "more"),
-    [(FIRING.replace("FIRING:1", "RESOLVED"), {}), (FIRING, {"attachments": GREEN}), (f"~{FIRING}~ Closed", {})],
+    [
+        (FIRING.replace("FIRING:1", "RESOLVED"), {}),
+        (FIRING, {"attachments": GREEN}),
+        (f"~{FIRING}~ Closed", {}),
+        (f"{FIRING}\nStatus: Resolved", {}),
+    ],
 )
 async def test_a_group_ends_when_its_bot_edits_the_alert_to_a_resolved_state(
     world: World, text: str, more: dict[str, Any]
@@ -373,7 +379,10 @@ async def test_a_group_ends_when_its_bot_edits_the_alert_to_a_resolved_state(
         (AGAIN, {}),
         (FIRING.replace("FIRING", "ACKNOWLEDGED"), {}),
         (f"{FIRING} (assigned to bob)", {}),
+        (f"{FIRING}\nnot resolved", {}),
+        (f"{FIRING}\n0 resolved, connections closed", {}),
         (FIRING, {"attachments": '[{"color":"daa038"}]'}),
+        (FIRING, {"attachments": '[{"color":"a30200"},{"color":"good"}]'}),
         (FIRING, {"attachments": '[{"color":"a30200"},{"from_url":"https://g.test","color":"36a64f"}]'}),
     ],
 )

@@ -28,6 +28,7 @@ from swarm.domain.commands import (
     WorkStopped,
 )
 from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
@@ -288,11 +289,13 @@ async def test_nobody_else_and_no_other_channel_stops_it_with_this_button(world:
     assert [await status_of(world, task) for task in tasks] == [TaskStatus.PENDING, TaskStatus.PENDING]
 
 
-async def test_what_cannot_be_stopped_is_said(world: World) -> None:
+async def test_what_waits_is_stopped_and_what_cannot_be_stopped_is_said(world: World) -> None:
     await world.lead()
-    await world.says(f"{BOT} hello")
-    assert await answered(world, "stop") == WorkStopped(stopped=0, has_queued=True)
+    waiting = await world.says(f"{BOT} hello")
     assert await answered(world, "stop", channel="C2") == WorkStopped(stopped=0)
+    assert await answered(world, "stop") == WorkStopped(stopped=1)
+    assert (await world.inbox_message(waiting)).status is InboxStatus.DISMISSED
+    assert await answered(world, "stop") == WorkStopped(stopped=0)
 
 
 # --- explain
@@ -365,7 +368,7 @@ async def test_what_nobody_has_asked_for_is_neither_listed_nor_stopped(world: Wo
     world = overthinking(world)
     lead, worker = await world.lead(), await world.worker()
     waiting = await world.says("How do I get a token?")
-    assert await answered(world, "stop") == WorkStopped(stopped=0, has_queued=False)
+    assert await answered(world, "stop") == WorkStopped(stopped=0)
     run = await begun(world, lead, await world.only(lead, hold=True))
     await task_of(world, lead, worker, text="asked for")
     listed = await answered(world, "tasks")
@@ -375,7 +378,10 @@ async def test_what_nobody_has_asked_for_is_neither_listed_nor_stopped(world: Wo
     assert (await now(world, run)).stop_requested_by is None
     await world.says(f"{BOT} please", thread=waiting)
     await task_of(world, lead, worker, text="also asked for")
-    assert await answered(world, "stop") == WorkStopped(stopped=1), "no choice among two threads"
+    choice = await answered(world, "stop")
+    assert isinstance(choice, StopChoice), "what was asked for waits in the other thread"
+    of_task = next(work for work in choice.work if work.title == "Do also asked for")
+    await world.buttons.press(pressed(STOP_OWN_ACTION, of_task.thread_id))
     helper = await world.worker("helper")
     later = await begun(world, helper, await given_to(world, helper, waiting))
     assert await answered(world, "stop") == WorkStopped(stopped=1)

@@ -229,6 +229,28 @@ async def test_a_cancelled_task_ends_its_run_and_tells_who_cancelled_it(world: W
         (shown,) = show.live.of(handed.root)
     assert (shown.closing.note, run.status) == ("🛑 Stopped by <@U2>.", RunStatus.STOPPED)
     assert await status_of(world, handed.task_id) is TaskStatus.CANCELLED
+    await world.send()
+    assert [post for post in world.slack.posts if "cancelled" in post or "topped" in post] == [], "it is said once"
+
+
+@pytest.mark.req("LOOP-16", "STREAM-09")
+@pytest.mark.parametrize("who", ["a stop", "a button", "its lead"])
+async def test_a_cancel_before_anything_is_shown_makes_one_post(world: World, who: str) -> None:
+    lead = await world.lead()
+    gate = Gate(before="")
+    async with playing(world, hired("doer", Scripted(gate), role=Role.WORKER)) as show:
+        handed = await asked_and_handed(world, lead, await show.agent("doer"))
+        await asyncio.wait_for(gate.arrived.wait(), PATIENCE_SECONDS)
+        if who == "a stop":
+            await world.says("!stop", thread=handed.root, by="U2")
+        elif who == "a button":
+            await pressed(world, press(STOP_TASK_ACTION, handed.task_id, by="U2"))
+        else:
+            await world.services.tasks.cancel(Caller(agent=lead), handed.task_id, "not needed")
+        await show.over(handed.root)
+        assert show.live.of(handed.root) == []
+    await world.send()
+    assert len([post for post in world.slack.posts if "cancelled" in post or "topped" in post]) == 1
 
 
 @pytest.mark.req("LOOP-16", "STREAM-09")
@@ -245,4 +267,6 @@ async def test_only_a_person_who_cancelled_a_task_is_named_below_its_answer(worl
             await world.services.tasks.cancel(Caller(agent=lead), handed.task_id, "not needed")
         await show.over(handed.root)
         (shown,) = show.live.of(handed.root)
+    await world.send()
+    assert len([post for post in world.slack.posts if "was cancelled" in post]) == (0 if who == "a person" else 1)
     assert shown.closing.note == ("🛑 Stopped by <@U2>." if who == "a person" else "🛑 Stopped.")

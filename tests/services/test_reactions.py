@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS, Mark
 from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.model.threads import AuthorKind
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
 from swarm.services.outbox import deliver
 from swarm.store import reactions
 from swarm.store.deliveries import REACTIONS, REMOVALS
 from tests.support.slack import refuses
 from tests.support.waiting import PATIENCE_SECONDS
-from tests.support.world import BOT, World
+from tests.support.world import BOT, World, said
 
 pytestmark = pytest.mark.req("LOOP-14")
 
@@ -187,6 +189,26 @@ async def test_no_scarce_call_is_spent_on_eyes_where_the_end_mark_still_waits_fo
     await world.answers(lead, await world.only(lead), "hello")
     assert (eyes["target_ts"], eyes["text"]) == (message.ts, "eyes")
     assert await world.database.read(reactions.most_urgent, 10) == []
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("LOOP-14")
+async def test_a_persons_marks_do_not_wait_behind_those_of_alerts(world: World) -> None:
+    policy = ChannelPolicy(listen=Listen.ALERTS, allowed_bots=frozenset({"B1"}))
+    world = world.governed_by(OperatingPolicy(everywhere=policy))
+    lead = await world.lead()
+    alerts = [await world.hears(said(f"disk {n} full", by="B1", kind=AuthorKind.BOT)) for n in range(3)]
+    await world.answers(lead, (await world.poll(lead))[0], "it is the log")
+    person = await world.says(f"{BOT} hello")
+    await world.change("DELETE FROM deliveries WHERE kind = 'post'")  # they are posted
+    (eyes,) = await world.database.read(reactions.most_urgent, 10)
+    assert (eyes["target_ts"], eyes["text"]) == (person.ts, "eyes")
+    await world.change(f"DELETE FROM deliveries WHERE target_ts = '{person.ts}'")
+    (end,) = await world.database.read(reactions.most_urgent, 10)
+    assert end["text"] == "white_check_mark"
+    await world.change(f"DELETE FROM deliveries WHERE target_ts = '{end['target_ts']}'")
+    rest = await world.database.read(reactions.most_urgent, 10)
+    assert [row["target_ts"] for row in rest] == [one.ts for one in alerts if one.ts != end["target_ts"]]
 
 
 @pytest.mark.parametrize(("late_seconds", "status"), [(END_MARK_SECONDS - 1, "sent"), (END_MARK_SECONDS, "expired")])

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from swarm.domain.access import AgentAccess
 from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.channel_policy import ChannelPolicy, Listen
+from swarm.domain.channel_policy import ChannelPolicy, Listen, PeopleLists
 from swarm.domain.errors import Conflict
+from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import REACTION_STOPPED as STOPPED
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome
@@ -20,20 +22,19 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.explain import Explanations
-from swarm.services.runs.run_control import COMPLETE_TEXT, stop_own
+from swarm.services.runs.run_control import COMPLETE_TEXT, NOTHING_TEXT, stop_own
 from swarm.store import agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import open_work
-from swarm.store.threads.open_work import JUST_STOPPED_SECONDS
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
 from tests.support.live import playing
 from tests.support.runs import asked, now
 from tests.support.slack import is_busy
-from tests.support.tasks import asked_and_handed, hand, status_of, work_of
-from tests.support.world import BOT, ME, World, holding, said, texts
+from tests.support.tasks import asked_and_handed, hand, is_work, status_of, work_of
+from tests.support.world import BOT, ME, World, edit, holding, said, texts
 
 pytestmark = pytest.mark.req("STREAM-09")
 
@@ -102,12 +103,36 @@ async def test_explain_tells_what_became_of_it(world: World) -> None:
     ]
 
 
-async def test_where_nothing_runs_it_is_a_message_like_any_other(world: World) -> None:
+@pytest.mark.parametrize("where", ["in a thread", "in a channel", "in a direct message"])
+async def test_where_nothing_runs_no_agent_reads_it_and_its_author_is_told(world: World, where: str) -> None:
     lead = await world.lead()
     root, run = await asked(world, lead)
     await end(world, run)
+    match where:
+        case "in a thread":
+            stop = await world.says("!stop", thread=root)
+        case "in a channel":
+            stop = await world.says(f"{BOT} !stop")
+        case _:
+            stop = await world.hears(direct("!stop"))
+    assert await world.inbox_messages(stop) == []
+    assert await world.poll(lead) == []
+    await world.send()
+    (told,) = [done for done in world.slack.landed if done.kind is DeliveryKind.POST]
+    assert (told.text, told.person) == (NOTHING_TEXT, None if where == "in a direct message" else "U1")
+    assert (stop.ts, CHECK) in world.slack.reactions
+    await world.hears(stop)
+    await world.send()
+    assert len([done for done in world.slack.landed if done.kind is DeliveryKind.POST]) == 1
+
+
+async def test_people_among_themselves_may_say_it(world: World) -> None:
+    await world.lead()
+    root = await world.says("just talking")
     stop = await world.says("!stop", thread=root)
-    assert (await world.inbox_message(stop)).agent_id == lead.id
+    assert await world.inbox_messages(stop) == []
+    await world.send()
+    assert (world.slack.posts, world.slack.reactions) == ([], [])
 
 
 async def test_an_answer_that_is_just_being_closed_still_keeps_it_from_the_agent(world: World) -> None:
@@ -151,7 +176,7 @@ async def test_it_cancels_the_tasks_of_its_thread_and_ends_their_runs(world: Wor
     beat = await world.services.work.renew(a, [run.lease_token])
     assert beat.renewed.lost == (run.lease_token,)
     await world.send()
-    assert sum("was cancelled by <@U1>." in post for post in world.slack.posts) == 2
+    assert [post for post in world.slack.posts if "topped" in post or "ancelled" in post] == [LINE.format(person="U1")]
     assert not any("failed" in post for post in world.slack.posts)
 
 
@@ -212,11 +237,11 @@ async def test_in_a_direct_message_it_stops_what_was_active_last(world: World) -
 
 
 @pytest.mark.both_engines
-async def test_in_a_direct_message_in_which_nothing_runs_it_is_a_message(world: World) -> None:
+async def test_in_a_direct_message_it_leaves_channels_alone(world: World) -> None:
     lead = await world.lead()
     _, elsewhere = await asked(world, lead)
     stop = await world.hears(direct("!stop"))
-    assert (await world.inbox_message(stop)).agent_id == lead.id
+    assert await world.inbox_messages(stop) == []
     assert await stopped_by(world, elsewhere) is None
 
 
@@ -309,34 +334,107 @@ async def test_two_stops_at_once_are_one_and_the_agent_gets_neither(world: World
     stops = await asyncio.gather(*(world.says("!stop", thread=root, by=by) for by in ("U1", "U2")))
     (one,) = await world.rows("SELECT reason FROM history WHERE change = 'inbox.dismiss'")
     await world.send()
-    assert world.slack.posts == [f"🛑 {one['reason'].capitalize().replace('u', 'U')}."]
+    assert sorted(world.slack.posts) == sorted([NOTHING_TEXT, f"🛑 {one['reason'].capitalize().replace('u', 'U')}."])
     assert [await world.inbox_messages(stop) for stop in stops] == [[], []]
     assert await world.poll(lead) == []
 
 
-async def test_a_minute_after_a_stop_or_behind_new_work_it_is_a_message_again(world: World) -> None:
-    lead = await world.lead()
-    root = await world.says(f"{BOT} a long job")
-    await world.only(lead)
-    await world.says("!stop", thread=root)
-    newer = await world.says("another job", thread=root)
-    behind = await world.says("!stop", thread=root)
-    assert texts(await world.poll(lead)) == [["another job", "!stop"]]
-    assert newer.ts < behind.ts
-    await world.says("!stop", thread=root)
-    world.clock.advance(JUST_STOPPED_SECONDS + 1)
-    late = await world.says("!stop", thread=root)
-    assert (await world.inbox_message(late)).agent_id == lead.id
+# What no agent has begun
 
 
-async def test_what_no_agent_has_begun_waits_on(world: World) -> None:
+@pytest.mark.both_engines
+@pytest.mark.parametrize("running", [True, False])
+async def test_what_was_written_before_it_and_waits_is_stopped_and_what_comes_after_runs(
+    world: World, *, running: bool
+) -> None:
     lead = await world.lead()
     root = await world.says(f"{BOT} a long job")
-    await world.only(lead)
-    queued = await world.says("and this", thread=root)
+    if running:
+        await world.only(lead)
+    queued = [await world.says("and this", thread=root), await world.says("and that", thread=root, by="U2")]
+    stop = await world.says("!stop", thread=root, by="U3")
+    after = await world.says("another job", thread=root)
+    before = [root, *queued]
+    assert [(await world.inbox_message(one)).status for one in before] == [InboxStatus.DISMISSED] * 3
+    for one in before:
+        assert await marks(world, one) == {STOPPED}
+    assert await marks(world, stop) == {CHECK}
+    assert world.slack.posts == ([LINE.format(person="U3")] if running else [])
+    assert texts(await world.poll(lead)) == [["another job"]]
+    explained = await Explanations(world.database, ME.team).explain(f"C1:{queued[0].ts}")
+    assert explained["entries"][0]["timeline"][-1]["reason"] == "stopped by <@U3>"
+    assert (await world.inbox_message(after)).status is InboxStatus.CLAIMED
+
+
+async def test_what_waits_for_every_agent_and_without_any_is_stopped(world: World) -> None:
+    root = await world.says(f"{BOT} is anybody there?")
     await world.says("!stop", thread=root)
-    assert (await world.inbox_message(queued)).status is InboxStatus.UNREAD
-    assert texts(await world.poll(lead)) == [["and this"]]
+    lead, worker = await world.lead(), await world.worker("a")
+    assert [await world.poll(one) for one in (lead, worker)] == [[], []]
+    both = await world.says("swarm#lead swarm#a look")
+    await world.says("!stop", thread=both)
+    assert [one.status for one in await world.inbox_messages(both)] == [InboxStatus.DISMISSED] * 2
+    assert [await world.poll(one) for one in (lead, worker)] == [[], []]
+
+
+async def test_slacks_stop_and_the_button_leave_alone_what_waits(world: World) -> None:
+    lead = await world.lead()
+    for number, stop in enumerate((pressed_in_slack, None)):
+        root, run = await asked(world, lead)
+        queued = await world.says("and this", thread=root)
+        if stop:
+            await stop(world, root)
+        else:
+            await world.buttons.press(press(run, key=f"press:{number}"))
+        assert (await world.inbox_message(queued)).status is InboxStatus.UNREAD
+
+
+@pytest.mark.both_engines
+async def test_a_command_stops_what_its_person_wrote_and_nobody_has_begun(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} a long job", by="U2")
+    await world.only(lead)
+    own, others = await world.says("mine", thread=root), await world.says("theirs", thread=root, by="U3")
+    (thread_id,) = await world.database.read(open_work.stoppable_threads, ME.team, "C1", "U1")
+    assert await world.database.write(stop_own, thread_id, "U1", world.operating_policy) == 1
+    assert [(await world.inbox_message(one)).status for one in (root, own, others)] == [
+        InboxStatus.CLAIMED,
+        InboxStatus.DISMISSED,
+        InboxStatus.UNREAD,
+    ]
+    assert (await marks(world, own), await marks(world, others)) == ({STOPPED}, set())
+
+
+async def test_a_message_that_is_edited_into_a_stop_stops_its_authors_work(world: World) -> None:
+    lead = await world.lead()
+    root, run = await asked(world, lead)
+    others, own = await world.says("theirs", thread=root, by="U2"), await world.says("mine", thread=root)
+    await world.ingest.handle(edit(own, "!stop"))
+    assert await stopped_by(world, run) == "U1"
+    assert [(await world.inbox_message(one)).status for one in (others, own)] == [
+        InboxStatus.UNREAD,
+        InboxStatus.DISMISSED,
+    ]
+    assert await marks(world, own) == {STOPPED}
+
+
+async def test_an_edit_that_asks_again_can_be_stopped_at_once(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} deploy")
+    await world.ingest.handle(edit(root, f"{BOT} deploy to staging"))
+    await world.says("!stop", thread=root)
+    assert await world.poll(lead) == []
+    assert (await world.inbox_message(root)).status is InboxStatus.DISMISSED
+
+
+async def test_who_may_not_use_an_agent_does_not_stop_what_waits_for_it(world: World) -> None:
+    limited = world.governed_by(
+        OperatingPolicy(agent_access={"lead": AgentAccess(name="lead", people=PeopleLists(users=frozenset({"U1"})))})
+    )
+    await limited.lead()
+    root = await limited.says(f"{BOT} a long job")
+    await limited.says("!stop", thread=root, by="U2")
+    assert (await limited.inbox_message(root)).status is InboxStatus.UNREAD
 
 
 async def test_a_question_that_waits_for_an_answer_is_stopped_too(world: World) -> None:
@@ -445,8 +543,7 @@ async def test_every_way_cancels_a_task_that_its_worker_has_not_begun(
     await stop(world, handed.root)
     assert await status_of(world, handed.task_id) is TaskStatus.CANCELLED
     await world.send()
-    (line,) = [post for post in world.slack.posts if "<@U1>" in post]
-    assert "was cancelled by <@U1>." in line
+    assert [post for post in world.slack.posts if "<@U1>" in post] == [LINE.format(person="U1")]
 
 
 # The button
@@ -562,4 +659,4 @@ async def test_a_stop_that_meets_the_completion_of_the_task_changes_nothing_of_i
     async with under_way(world, complete, holding(run, worker), handed.task_id, "42", None) as go_on:
         await once_it_waits(world, go_on, world.says("!stop", thread=handed.root))
     assert await status_of(world, handed.task_id) is TaskStatus.COMPLETED
-    assert texts([await work_of(world, lead)]) == [["!stop"]]
+    assert not any(map(is_work, await world.poll(lead))), "only the news about its task"

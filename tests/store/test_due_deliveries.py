@@ -21,8 +21,10 @@ LOOKS: dict[str, tuple[Statement, dict[str, object], str]] = {
     "the next post": (deliveries._FIRST_POST, {"thread_id": "t"}, "ix_deliveries_posts"),
     "reactions": (reactions._DUE, FEW | {"removes": False}, "ix_deliveries_due_reactions"),
     "removals": (reactions._DUE, FEW | {"removes": True}, "ix_deliveries_due_reactions"),
-    "end marks": (reactions._URGENT_ENDS, FEW | {"removes": False}, "ix_deliveries_due_reactions"),
-    "other marks": (reactions._URGENT_OTHERS, FEW | {"removes": False}, "ix_deliveries_due_reactions"),
+    **{
+        f"marks {number}": (statement, FEW | {"removes": False}, "ix_deliveries_due_reactions")
+        for number, statement in enumerate(reactions._MOST_URGENT)
+    },
     "late reactions": (reactions._EXPIRE_LATE, {"now": 0}, "ix_deliveries_expiry"),
 }
 

@@ -245,10 +245,8 @@ ROWS = {
     "a stop where nothing runs": Row(
         message=message("!stop", in_thread=True),
         situation=situation(owner=SPARE),
-        outcome=RoutingOutcome.THREAD_OWNER,
-        to=(SPARE,),
-        matched_by=MatchedBy.THREAD_OWNER,
-        because="spare owns the thread",
+        outcome=RoutingOutcome.STOP,
+        because="nothing runs or waits here",
     ),
     "a stop that says more": Row(
         message=message("!stop it", in_thread=True),
@@ -291,10 +289,8 @@ ROWS = {
         message=message("!stop", in_thread=True),
         situation=situation(owner=SPARE, can_stop=True),
         change=Change.EDITED,
-        outcome=RoutingOutcome.THREAD_OWNER,
-        to=(SPARE,),
-        matched_by=MatchedBy.THREAD_OWNER,
-        because="spare owns the thread",
+        outcome=RoutingOutcome.STOP,
+        because="stops what runs here",
     ),
     # 3. an explicit address
     "one agent by name": Row(
@@ -304,6 +300,38 @@ ROWS = {
         matched_by=MatchedBy.ADDRESS,
         new_owner=SPARE,
         because="swarm#spare",
+    ),
+    **{
+        f"one agent after a mention, {how}": Row(
+            message=message(f"{text} hi"),
+            outcome=RoutingOutcome.ADDRESS,
+            to=(SPARE,),
+            matched_by=MatchedBy.ADDRESS,
+            new_owner=SPARE,
+            because="swarm#spare",
+        )
+        for how, text in {
+            "as it is typed": "@swarm#spare",
+            "as Slack sends it": "<@UBOT>#spare",
+            "with a label": "<@UBOT|swarm>#spare",
+            "as a channel's name": "<@UBOT><#C9|spare>",
+        }.items()
+    },
+    "an unknown agent after a mention": Row(
+        message=message("<@UBOT>#helper hi"),
+        outcome=RoutingOutcome.ADDRESS,
+        to=(LEAD,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=LEAD,
+        because="swarm#helper names no agent",
+    ),
+    "a number after the mention of somebody else": Row(
+        message=message("<@U9>#spare and <@UBOT> #12"),
+        outcome=RoutingOutcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="it mentions the bot",
     ),
     "one agent by id": Row(
         message=message("swarm#id-spare hi"),

@@ -12,6 +12,7 @@ next model, or the same model again, is asked:
 - A model that could not be reached, or did not answer, is skipped for some time if another model can answer, because
   detecting this takes seconds to minutes.
 - Once the first piece of an answer has been shown, nothing is repeated.
+- A streamed answer whose end the provider has not reported, or that reached a limit of length, is a failure.
 
 Every model marks its answers and its errors with its name.
 """
@@ -37,6 +38,7 @@ from pydantic_ai.exceptions import (
     ModelServerError,
     ModelTimeoutError,
     ModelUnavailableError,
+    OutputTokenLimitExceeded,
     UnexpectedModelBehavior,
 )
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ThinkingPart
@@ -200,7 +202,14 @@ class Served(WrapperModel):
                 except BaseException:
                     mark_if_free(response.usage, self.spec)
                     raise
-                mark(response.get(), self.spec)  # the usage belongs to the stream and is read later
+                answer = response.get()
+                mark(answer, self.spec)  # the usage belongs to the stream and is read later
+                if (
+                    not (answer.provider_details or {}).get("finish_reason")
+                    and answer.finish_reason != "content_filter"
+                ):
+                    raise ModelConnectionError(self.model_name, "The stream ended without a reason.", phase="read")
+                not_cut(answer)
 
     def _attempts(self) -> AsyncRetrying:
         return AsyncRetrying(
@@ -267,6 +276,13 @@ def is_for_another(error: Exception) -> bool:
         return False
     known = (ModelAPIError, UnexpectedModelBehavior, FallbackExceptionGroup)
     return isinstance(error, known) or is_transport_error(error)
+
+
+def not_cut(response: ModelResponse) -> ModelResponse:
+    """Returns the response. Raises OutputTokenLimitExceeded if it reached a limit of length."""
+    if response.finish_reason == "length":
+        raise OutputTokenLimitExceeded("The answer reached the limit of tokens.")
+    return response
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from pydantic_ai.models import Model
 from swarm.agents.builtin.approvals import Settled, ask, settle
 from swarm.agents.builtin.messages import fenced, model_messages
 from swarm.agents.builtin.run import ROLES, BuiltinRun, asked
+from swarm.agents.models.served import not_cut
 from swarm.agents.models.troubles import label_of
 from swarm.agents.router.decision import (
     OWN,
@@ -339,6 +340,7 @@ class Router:
         _log.debug("A router decides.", action="route", run_id=run.input.agui_run_id, messages=messages, tools=offered)
         response = await model_request(self._model, messages, model_request_parameters=offered)
         self._meter.count(run, response)
+        not_cut(response)  # half a call or half a question
         decision = await checked_in_turn(decision_in, response, tools)
         _log.debug(
             "A router has decided.", action="route", run_id=run.input.agui_run_id, response=response, decision=decision

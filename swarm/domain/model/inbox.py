@@ -34,7 +34,8 @@ class InboxStatus(StrEnum):
         unread → claimed                     claim
         claimed → responded                  respond
         claimed → delegated                  delegate
-        unread | claimed | waiting → dismissed   dismiss
+        claimed | waiting → dismissed        dismiss
+        unread → dismissed                   stop
         claimed → unread                     lose, release
         claimed → waiting                    ask
         waiting → unread                     answer
@@ -64,6 +65,7 @@ class InboxStep(StrEnum):
     RESPOND = "respond"
     DELEGATE = "delegate"
     DISMISS = "dismiss"
+    STOP = "stop"  # by a person, before an agent has begun
     LOSE = (
         "lose"  # the lease expired, the run failed, or the coordinator died: an attempt or an interruption is counted
     )
@@ -88,7 +90,8 @@ INBOX_TRANSITIONS: Final = {
     InboxStep.CLAIM: step(_S.UNREAD, to=_S.CLAIMED),
     InboxStep.RESPOND: step(_S.CLAIMED, to=_S.RESPONDED),
     InboxStep.DELEGATE: step(_S.CLAIMED, to=_S.DELEGATED),
-    InboxStep.DISMISS: step(_S.UNREAD, _S.CLAIMED, _S.WAITING, to=_S.DISMISSED),
+    InboxStep.DISMISS: step(_S.CLAIMED, _S.WAITING, to=_S.DISMISSED),
+    InboxStep.STOP: step(_S.UNREAD, to=_S.DISMISSED),
     InboxStep.LOSE: step(_S.CLAIMED, to=_S.UNREAD),
     InboxStep.RELEASE: step(_S.CLAIMED, to=_S.UNREAD),
     InboxStep.ASK: step(_S.CLAIMED, to=_S.WAITING),

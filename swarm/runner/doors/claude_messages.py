@@ -263,6 +263,9 @@ def ended_of(
         return failed_of(reason[:_TITLE_CHARACTERS], tools, resets_at=messages.resets_at)
     if result.get("stop_reason") == "refusal":
         return TurnEnded(outcome=TurnOutcome.REFUSED, text=text, reason="the model refused", refused_tools=tools)
+    if result.get("stop_reason") in ("max_tokens", "model_context_window_exceeded"):
+        reason = "the answer is cut short: the model's limit of tokens is reached"
+        return TurnEnded(outcome=TurnOutcome.FAILED, text=text, reason=reason, refused_tools=tools)
     return TurnEnded(outcome=TurnOutcome.DONE, text=text, refused_tools=tools)
 
 

@@ -159,8 +159,7 @@ class Commands:
             return StopChoice(work=self._choices(tx, found, command.user_id))
         stopped = stop_own(tx, found[0], command.user_id, self._operating_policy) if found else 0
         idempotency_keys.complete(tx, command.key, str(stopped))
-        waiting = () if stopped else own_messages(tx, [command.user_id], self._me)
-        return WorkStopped(stopped=stopped, has_queued=any(work.channel == command.channel for work in waiting))
+        return WorkStopped(stopped=stopped)
 
     def _choices(self, tx: Transaction, thread_ids: list[str], person: str) -> tuple[OpenWork, ...]:
         """Returns one piece of work for each thread, a task if there is one."""

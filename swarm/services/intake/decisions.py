@@ -108,6 +108,8 @@ class Decisions:
         who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
         if outcome is RoutingOutcome.BOT_CAPPED:
             return f"bot_capped:{self._me.team}:{message.channel}:{message.root_ts}:{day}"
+        if outcome is RoutingOutcome.STOP:
+            return f"idle_stop:{self._me.team}:{message.channel}:{message.ts}"
         if outcome is RoutingOutcome.RATE_LIMITED:
             return f"limited:{who}:{self._limited_since(tx, [message]).get(message.author.id)}"
         return refusal_key(tx, self._me.team, message.author.id, denied, message.channel)

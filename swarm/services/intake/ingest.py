@@ -26,7 +26,7 @@ from swarm.domain.model.threads import (
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
-from swarm.domain.routing import Change, RoutingOutcome, names_swarm
+from swarm.domain.routing import Change, RoutingOutcome, asks_to_stop, names_swarm
 from swarm.domain.text.fingerprints import turned_resolved
 from swarm.services.intake.decisions import Routing
 from swarm.services.intake.posted import Posted, PostedMessages
@@ -34,6 +34,7 @@ from swarm.services.requests.held import lock_asking, withdraw_edited
 from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.rules.task_threads import concerned
+from swarm.services.runs.run_control import stop_own
 from swarm.store import forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -59,6 +60,7 @@ class Ingest:
         self._rosters = rosters
         self._me = me
         self._standings = standings
+        self._operating_policy = operating_policy
         self._limits_people = operating_policy.messages_per_minute is not None
         self._posted = PostedMessages(me, operating_policy, standings, groups)
 
@@ -137,7 +139,9 @@ class Ingest:
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
             return NOTHING_MISSING  # a late event with an outdated text
-        if thread:
+        if thread and message.author.kind is AuthorKind.USER and asks_to_stop(message.own_text):
+            stop_own(tx, thread.id, message.author.id, self._operating_policy)
+        elif thread:
             lock_asking(tx, thread)
         inbox_messages = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.own_text, self._me):
@@ -215,7 +219,8 @@ class Ingest:
 
     def _route_edit(self, tx: Transaction, routing: Routing) -> None:
         """Routes a message without recipients after an edit has added a mention."""
-        if routing.decision.targets or self._posted.decisions.is_to_be_told(tx, routing):
+        is_stop = routing.decision.outcome is RoutingOutcome.STOP and routing.thread is not None
+        if routing.decision.targets or is_stop or self._posted.decisions.is_to_be_told(tx, routing):
             if routing.thread is None:
                 self._posted.open(tx, [routing])
             transcript.route(tx, self._me.team, [self._posted.marked(routing.message, routing.decision)])

@@ -199,7 +199,7 @@ class PostedMessages:
         tracked = [routing for routing in routings if routing.thread]
         untracked = [routing for routing in routings if routing.thread is None]
         for routing in untracked:
-            if routing.decision.outcome is RoutingOutcome.STOP:
+            if routing.decision.outcome is RoutingOutcome.STOP and not routing.decision.is_refusal:
                 self._stop_latest(tx, routing)
         _note(tx, [routing for routing in untracked if routing.decision.outcome is not RoutingOutcome.STOP])
         first = transcript.route(tx, team, [self.marked(routing.message, routing.decision) for routing in tracked])

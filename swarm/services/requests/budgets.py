@@ -185,7 +185,7 @@ def _stop(tx: Transaction, request: HumanRequest, operating_policy: OperatingPol
     if task:
         if task.lease_token == request.lease_token:
             task_ends.cancel(tx, task, why, operating_policy, person=person)
-    elif request.thread_id and _stop_answer(tx, request, request.thread_id, person, why, operating_policy):
+    elif request.thread_id and _stop_answer(tx, request, request.thread_id, why, operating_policy):
         mentioned = frozenset({person} if person else ())
         thread = threads.locked(tx, request.thread_id)
         text = f"The work was stopped {why}."
@@ -196,7 +196,6 @@ def _stop_answer(
     tx: Transaction,
     request: HumanRequest,
     thread_id: str,
-    person: str | None,
     why: str,
     operating_policy: OperatingPolicy,
 ) -> bool:
@@ -212,7 +211,8 @@ def _stop_answer(
     reason = f"stopped {why}"
     is_unasked = bool(claimed_members(tx, lease)) and not stop(tx, thread, [lease.token], reason, operating_policy)
     lose(tx, lease.token, LeaseEnd.CANCELLED, why, operating_policy)  # if its messages were answered already
-    is_streaming = request.run_id is not None and runs.request_stop(tx, person, run_id=request.run_id) > 0
+    # Without a person, whom the post about the budget names.
+    is_streaming = request.run_id is not None and runs.request_stop(tx, None, run_id=request.run_id) > 0
     return is_streaming or not is_unasked
 
 

@@ -87,11 +87,13 @@ def cancel(
     *,
     by: str | None = None,
     person: str | None = None,
+    told: bool = False,
 ) -> bool:
     """Cancels an unfinished task. Returns False if the task has ended. ``by`` is the acting agent, ``person`` the Slack
     user.
 
-    ``reason`` continues the sentence after “was cancelled”.
+    ``reason`` continues the sentence after “was cancelled”. ``told``: the thread is told by the caller, or by the end
+    of a run.
     """
     if not tasks.move(tx, TaskStep.CANCEL, task, reason=reason, actor=by):
         return False
@@ -99,8 +101,9 @@ def cancel(
     _after(tx, task, operating_policy, "its task was cancelled")
     thread = _thread(tx, task)
     if thread:
-        words = CANCELLED_TEXT.format(title=task.title, reason=sentence(reason))
-        post_message(tx, thread, words, task_id=task.id, mentionable=frozenset({person} if person else ()))
+        if not told:
+            words = CANCELLED_TEXT.format(title=task.title, reason=sentence(reason))
+            post_message(tx, thread, words, task_id=task.id, mentionable=frozenset({person} if person else ()))
         threads.answered(tx, thread.id)
         _react(tx, thread, task, operating_policy, show_stopped)
         close_progress(tx, thread, task, "cancelled")
@@ -119,7 +122,7 @@ def _cancel_part(tx: Transaction, task: Task, part: Task, operating_policy: Oper
     """
     locked = tasks.locked(tx, part.id) if part.thread_id in (None, task.thread_id) else None
     if locked:
-        cancel(tx, locked, f"with “{task.title}”, which it is a part of", operating_policy)
+        cancel(tx, locked, f"with “{task.title}”, which it is a part of", operating_policy, told=True)
 
 
 def unassign(tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy) -> None:
@@ -235,6 +238,11 @@ def tell_result(tx: Transaction, task_id: str) -> None:
                 requester=task.requester,
                 task_id=task.id,
             )
+
+
+def is_shown(tx: Transaction, task: Task) -> bool:
+    """Whether a run of the task is showing its answer in messages of its own."""
+    return any(run.ended_at is None and run_pages.of_run(tx, run.id) for run in runs.of_task(tx, task.id, 1))
 
 
 def _was_streamed(tx: Transaction, task_id: str) -> bool:

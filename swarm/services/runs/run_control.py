@@ -39,7 +39,7 @@ from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.feedback import Reason
-from swarm.domain.model.inbox import UNDER_WAY, InboxStep
+from swarm.domain.model.inbox import UNDER_WAY, InboxStatus, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
@@ -62,6 +62,7 @@ from swarm.services.rules.system_messages import (
     RETRY_IMPOSSIBLE,
     RETRY_TAKEN,
     RETRY_TAKEN_BY,
+    post_ephemeral,
     post_message,
     replace_retry,
     show_anew,
@@ -80,7 +81,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.runs import runs
+from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
 from swarm.store.threads import open_work, threads
@@ -88,6 +89,7 @@ from swarm.store.threads import open_work, threads
 STOPPED_TEXT: Final = "It is being stopped."
 OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 ENDED_TEXT: Final = "This has ended, so there is nothing to stop."
+NOTHING_TEXT: Final = "Nothing of mine runs or waits here, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has already been run again."
 NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."
@@ -95,6 +97,7 @@ ESCALATED_TEXT: Final = "I have asked for help in this thread."
 UNKNOWN_THREAD_TEXT: Final = "I do not know this thread, so I cannot ask for help here."
 
 _NAMES_SECONDS: Final = 1.0  # a press must be acknowledged within three seconds
+_EVER: Final = "~"  # after every timestamp of Slack
 _STOPPED: Final = "true"  # the result in the stored receipt of a `!stop`
 
 _log = structlog.get_logger(__name__)
@@ -249,9 +252,8 @@ _INSTEAD: Final = {
 
 
 def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> bool:
-    """Whether a ``!stop`` has an active run to stop: in its thread, or for a new direct message in any thread there.
-
-    Also true for a ``!stop`` that was already handled: when repeated, it is still not a message for an agent.
+    """Whether a ``!stop`` has something to stop: in its thread, or for a new direct message in any thread there. Also
+    true for a ``!stop`` in a direct message that was already handled.
     """
     if thread:
         return open_work.can_stop_in_thread(tx, thread.id)
@@ -264,7 +266,10 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
 def stoppable_agents(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> frozenset[str]:
     """Returns the ids of the agents whose work a ``!stop`` would end, under the conditions of `can_stop`."""
     thread_id = thread.id if thread else open_work.latest_to_stop(tx, team, message.channel)
-    return agents_at_work(tx, thread_id) if thread_id else frozenset()
+    if not thread_id:
+        return frozenset()
+    waited_for = (unread.agent_id for unread in inbox.unread_of_all(tx, thread_id))
+    return agents_at_work(tx, thread_id) | frozenset(filter(None, waited_for))
 
 
 def agents_at_work(tx: Transaction, thread_id: str) -> frozenset[str]:
@@ -291,35 +296,50 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_pol
 
 
 def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operating_policy: OperatingPolicy) -> None:
-    """Handles a ``!stop``: stops all work in the thread and adds ✅. The thread must be locked."""
-    stop_work(tx, thread, message.author.id, operating_policy)
+    """Handles a ``!stop``: stops all work in a locked thread, and what was written before and waits, and adds ✅."""
+    if not open_work.can_stop_in_thread(tx, thread.id):
+        post_ephemeral(tx, thread, message, NOTHING_TEXT, f"{_stop_receipt(thread.team, message)}:nothing")
+    stop_work(tx, thread, message.author.id, operating_policy, waiting_before=message.ts)
     show_answered(tx, thread, message.ts, operating_policy.reactions)
 
 
 def stop_own(tx: Transaction, thread_id: str, person: str, operating_policy: OperatingPolicy) -> int:
-    """Stops what runs in a thread for this person. Returns the number of pieces of work."""
-    return stop_work(tx, threads.locked(tx, thread_id), person, operating_policy, own_only=True)
+    """Stops what runs or waits in a thread for this person. Returns the number of pieces of work."""
+    thread = threads.locked(tx, thread_id)
+    return stop_work(tx, thread, person, operating_policy, own_only=True, waiting_before=_EVER)
 
 
 def stop_work(
-    tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy, *, own_only: bool = False
+    tx: Transaction,
+    thread: Thread,
+    person: str,
+    operating_policy: OperatingPolicy,
+    *,
+    own_only: bool = False,
+    waiting_before: str = "",
 ) -> int:
     """Stops the work in a locked thread, in whatever way a person wants it: open tasks, runs, messages on which polling
-    agents work without a run, and what waits for people's decisions. Returns the number of pieces of work.
+    agents work without a run, and what waits for people's decisions. Returns the number of pieces of work. The thread
+    is told once: by the end of a run, or by a post.
 
-    A message that no agent has begun waits on: its author can delete it. ``own_only`` leaves other people's work alone,
-    and work for which nobody has asked: the number would reveal it.
+    A message that no agent has begun is stopped if it was written before the Slack timestamp ``waiting_before``, and
+    otherwise waits on. ``own_only`` leaves other people's work alone, and work for which nobody has asked: the number
+    would reveal it.
     """
     own = person if own_only else None
     open_tasks = [task for task in task_queries.open_in_thread(tx, thread.id) if own in (None, task.requester)]
     polling = _polling_leases(tx, thread, own)
     leases.locked(tx, [*polling, *(task.lease_token for task in open_tasks if task.lease_token)])
     stopped = _cancel_tasks(tx, open_tasks, person, operating_policy)
-    stopped += stop_waiting(tx, thread, person, operating_policy, own_only=own_only)
-    stopped += _stop_messages(tx, thread, polling, person, operating_policy, own)
+    asked = stop_waiting(tx, thread, person, operating_policy, own_only=own_only)
+    ended, unbegun = _stop_messages(tx, thread, polling, person, operating_policy, own, waiting_before)
     running = [run for run in runs.of_thread(tx, thread.id) if run.ended_at is None and own in (None, run.requester)]
     shown = [run.id for run in running if own is None or not silence.is_silent(tx, run, thread)]
-    return stopped + sum(runs.request_stop(tx, person, run_id=run_id) for run_id in shown)
+    is_noted = any(run.task_id is None or run_pages.of_run(tx, run.id) for run in running if run.id in shown)
+    ending = sum(runs.request_stop(tx, person, run_id=run_id) for run_id in shown)
+    if (stopped or ended) and not is_noted:
+        post_message(tx, thread, wording.stopped(person), mentionable=frozenset({person}))
+    return stopped + asked + ended + unbegun + ending
 
 
 def _cancel_tasks(tx: Transaction, found: Sequence[Task], person: str, operating_policy: OperatingPolicy) -> int:
@@ -328,7 +348,7 @@ def _cancel_tasks(tx: Transaction, found: Sequence[Task], person: str, operating
     for task in found:
         locked = tasks.locked(tx, task.id)  # it may already have been cancelled as a subtask
         if locked:
-            cancelled += task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person)
+            cancelled += task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person, told=True)
     return cancelled
 
 
@@ -355,19 +375,28 @@ def _stop_messages(
     person: str,
     operating_policy: OperatingPolicy,
     own: str | None,
-) -> int:
-    """Ends the work under leases, and that on messages with a question of an agent. The thread is told once."""
+    waiting_before: str,
+) -> tuple[int, int]:
+    """Ends the work under leases, that on messages with a question of an agent, and what no agent has begun. Returns
+    the number of pieces of work that had begun, and of those that had not.
+    """
     reason = STOPPED_BY.format(person=person)
-    waiting = inbox.begun_in_thread(tx, thread.id)  # locked before the first queue head
-    stopped = stop(tx, thread, polling, reason, operating_policy)
+    waiting = inbox.unbegun_in_thread(tx, thread.id)  # locked before the first queue head
+    stopped, unbegun = stop(tx, thread, polling, reason, operating_policy), 0
     asked_otherwise = {one for request in requests.open_in_thread(tx, thread.id) for one in request.inbox_message_ids}
     for message in waiting:
-        if message.id not in asked_otherwise and (own is None or _is_for(tx, [message], own)):
-            stopped += inbox.move(tx, InboxStep.DISMISS, message, reason=reason)
-            show_stopped(tx, thread, message.ts, operating_policy.reactions)
-    if stopped:
-        post_message(tx, thread, wording.stopped(person), mentionable=frozenset({person}))
-    return stopped
+        waits = message.status is InboxStatus.WAITING
+        has_begun = waits or message.claims > 0
+        if message.id in asked_otherwise or not (own is None or _is_for(tx, [message], own)):
+            continue
+        if has_begun or message.ts < waiting_before:
+            is_done = inbox.move(tx, InboxStep.DISMISS if waits else InboxStep.STOP, message, reason=reason)
+            stopped, unbegun = stopped + (is_done and has_begun), unbegun + (is_done and not has_begun)
+            if is_done and not message.silent:
+                show_stopped(tx, thread, message.ts, operating_policy.reactions)
+    if unbegun:
+        threads.answered(tx, thread.id)
+    return stopped, unbegun
 
 
 def _is_for(tx: Transaction, messages: Sequence[InboxMessage], person: str) -> bool:

@@ -29,6 +29,7 @@ from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
+from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import ask_of_run, note_all_accepted, release_run
@@ -348,9 +349,17 @@ def _remember_pages(tx: Transaction, run: Run, thread: Thread, place: AnswerTarg
             transcript.store_own_post(tx, thread.team, message)
 
 
+def _is_told_of_stop(tx: Transaction, run: Run) -> bool:
+    """Whether a post of whoever stopped the run tells the thread of it, so that a note alone would tell it again."""
+    over, task = runs.get(tx, run.id), tasks.get(tx, run.task_id) if run.task_id else None
+    if over is None or over.status is not RunStatus.STOPPED or run_pages.of_run(tx, run.id):
+        return False
+    return over.stop_requested_by is None or (task is not None and task.status is TaskStatus.CANCELLED)
+
+
 def _say(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget, below: Closing, text: str = "") -> None:
     """Posts text that no message of the run shows. The post of an abandoned run answers no inbox message."""
-    if not text.strip() and below == NOTHING_BELOW:
+    if not text.strip() and (below == NOTHING_BELOW or _is_told_of_stop(tx, run)):
         return
     is_answer = run.status is not RunStatus.ABANDONED and run.inbox_message_ids
     post_message(

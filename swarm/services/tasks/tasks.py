@@ -300,7 +300,8 @@ def cancel_by_person(
     thread = threads.get(tx, task.thread_id) if task and task.thread_id else None
     if task is None or thread is None or thread.channel != channel:
         return False
-    return task_ends.cancel(tx, task, f"by <@{person}>", operating_policy, person=person)
+    told = task_ends.is_shown(tx, task)  # its answer ends with who has stopped it
+    return task_ends.cancel(tx, task, f"by <@{person}>", operating_policy, person=person, told=told)
 
 
 def redrive_dead(

@@ -63,7 +63,7 @@ _LISTENS: Final[Mapping[Listen, str]] = {
 _NO_LEAD_TEXT: Final = "No lead is registered, so messages wait."
 _HOW_TO_START: Final = (
     "*How to start:* write to me in Messages, or mention me in a channel. Go on in the thread; "
-    "no mention is needed there. `swarm#name` addresses one agent, and `!stop` stops what runs in a thread."
+    "no mention is needed there. `swarm#name` addresses one agent, and `!stop` stops what runs or waits in a thread."
 )
 
 
@@ -115,7 +115,7 @@ def _help(answer: CommandHelp) -> str:
             *unknown,
             "*What you can do*",
             "Mention me in a channel, or write to me directly. Go on in the thread; no mention is needed there.",
-            "`swarm#name` in a message addresses one agent, `swarm#all` all; `!stop` stops what runs in a thread.",
+            "`swarm#name` in a message addresses one agent, `swarm#all` all; `!stop` stops what runs or waits in it.",
             f"`{command} status`: is the swarm well, and who answers here?",
             f"`{command} agents`: the agents, and how to address them",
             f"`{command} tasks`: your open messages and tasks, and the other tasks of this conversation",
@@ -287,11 +287,7 @@ def _choice(answer: StopChoice) -> tuple[str, list[Block]]:
 
 
 def _stopped(answer: WorkStopped) -> str:
-    if answer.stopped:
-        return "It is being stopped."
-    if answer.has_queued:
-        return "Nothing of yours runs here that I could stop. Delete your message, and no agent will answer it."
-    return "Nothing of yours runs here."
+    return "It is being stopped." if answer.stopped else "Nothing of yours runs or waits here."
 
 
 def _explanation(answer: Explanation) -> str:

@@ -32,7 +32,7 @@ from swarm.store.bridge.statements import (
 )
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
-from swarm.store.tables.work import inbox_messages, is_begun, lease_members, leases
+from swarm.store.tables.work import inbox_messages, lease_members, leases
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,7 +196,7 @@ _in_thread = (
     .with_for_update(key_share=True)
 )
 _WAITING_IN_THREAD = Statement(_in_thread.where(_i.status == InboxStatus.WAITING.value))
-_BEGUN_IN_THREAD = Statement(_in_thread.where(is_begun))
+_UNBEGUN_IN_THREAD = Statement(_in_thread.where(_is_unread | (_i.status == InboxStatus.WAITING.value)))
 _HELD_AT = Statement(
     select(lease_members.c.inbox_message_id)
     .join(leases, leases.c.token == lease_members.c.token)
@@ -451,8 +451,12 @@ def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]
 
 def waiting_for(tx: Transaction, agent_id: str | None, thread_id: str) -> list[InboxMessage]:
     """Returns the unread messages of a thread for an agent, or for any lead if the agent is None; without locks."""
-    rows = _UNREAD_OF_THREAD.all(tx, thread_id=thread_id)
-    return [found for found in map(inbox_message, rows) if found.agent_id == agent_id]
+    return [found for found in unread_of_all(tx, thread_id) if found.agent_id == agent_id]
+
+
+def unread_of_all(tx: Transaction, thread_id: str) -> list[InboxMessage]:
+    """Returns the unread messages of a thread for any agent, without locks."""
+    return [inbox_message(row) for row in _UNREAD_OF_THREAD.all(tx, thread_id=thread_id)]
 
 
 def awaiting_lead(tx: Transaction, thread_ids: Iterable[str]) -> set[str]:
@@ -482,9 +486,9 @@ def waiting_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
     return [inbox_message(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
-def begun_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
-    """Like `waiting_in_thread`, also with what an agent has begun with before, and gets again."""
-    return [inbox_message(row) for row in _BEGUN_IN_THREAD.all(tx, thread_id=thread_id)]
+def unbegun_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
+    """Like `waiting_in_thread`, with the messages of all agents that are unread."""
+    return [inbox_message(row) for row in _UNBEGUN_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMessage]:

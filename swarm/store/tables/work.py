@@ -124,10 +124,6 @@ inbox_messages = Table(
     CheckConstraint("(delay_reason IS NULL) = (due_at IS NULL)", name="delay_ends"),
 )
 
-is_begun = (inbox_messages.c.status == text(f"'{InboxStatus.WAITING}'")) | (
-    (inbox_messages.c.status == text(f"'{InboxStatus.UNREAD}'")) & (inbox_messages.c.claims > 0)
-)
-"""The condition that an agent has begun with a message, and nobody works on it now."""
 Index(
     "uq_inbox_messages_message",
     inbox_messages.c.team,

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    case,
     exists,
     func,
     literal_column,
@@ -26,11 +25,10 @@ from sqlalchemy import (
     union_all,
 )
 
-from swarm.clock import SECOND
 from swarm.domain.commands import WorkState
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import LeaseEnd, LeaseKind
+from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.tasks import ACTIVE_STATUSES, OPEN_STATUSES
@@ -38,13 +36,10 @@ from swarm.domain.model.threads import AuthorKind, Silence
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, given, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, requests, runs, thread_messages, threads
-from swarm.store.tables.work import inbox_messages, is_begun, lease_members, leases, tasks
+from swarm.store.tables.work import inbox_messages, lease_members, leases, tasks
 
 MOST_MESSAGES: Final = 1_000
 """The maximum number of messages that one query returns."""
-
-JUST_STOPPED_SECONDS: Final = 60
-"""For this long after a stop, another one is not taken for a message, if nothing new waits in the thread."""
 
 _i, _m, _h, _t = inbox_messages.c, thread_messages.c, threads.c, tasks.c
 _given_people = given(user_id=Text)
@@ -128,27 +123,19 @@ _is_polled = and_(
     leases.c.kind == literally(LeaseKind.WORK),
     _i.status == literally(InboxStatus.CLAIMED),
 )
+_is_waiting = _i.status.in_([literally(InboxStatus.UNREAD), literally(InboxStatus.WAITING)])
 _can_be_stopped: Final = or_(
     exists().where(runs.c.thread_id == _h.id, _is_unfinished),
     exists().where(_t.thread_id == _h.id, _t.status.in_([literally(status) for status in sorted(ACTIVE_STATUSES)])),
     exists().where(requests.c.thread_id == _h.id, _is_open_request),
-    exists().where(_i.thread_id == _h.id, is_begun),
+    exists().where(_i.thread_id == _h.id, _is_waiting),
     exists().select_from(_polling).where(leases.c.thread_id == _h.id, _is_polled),
 )
-_was_just_stopped: Final = and_(
-    exists().where(
-        leases.c.thread_id == _h.id,
-        leases.c.ended_as == literally(LeaseEnd.CANCELLED),
-        leases.c.ended_at >= bindparam("stopped_since"),
-    ),
-    ~exists().where(_i.thread_id == _h.id, _i.status == literally(InboxStatus.UNREAD)),
-)
-_is_stop_heard: Final = _can_be_stopped | _was_just_stopped
-_STOPPABLE_IN_THREAD = Statement(select(_h.id).where(_h.id == bindparam("thread_id"), _is_stop_heard))
+_STOPPABLE_IN_THREAD = Statement(select(_h.id).where(_h.id == bindparam("thread_id"), _can_be_stopped))
 _LATEST_STOPPABLE = Statement(
     select(_h.id)
-    .where(_h.team == bindparam("team"), _h.channel == bindparam("channel"), _is_stop_heard)
-    .order_by(case((_can_be_stopped, 0), else_=1), _h.active_at.desc(), _h.id.desc())
+    .where(_h.team == bindparam("team"), _h.channel == bindparam("channel"), _can_be_stopped)
+    .order_by(_h.active_at.desc(), _h.id.desc())
     .limit(1)
 )
 
@@ -181,7 +168,7 @@ _with_open_work = union(
     select(runs.c.thread_id).where(_is_unfinished, runs.c.ended_at.is_(None), _is_of_person[0], _is_shown_run),
     select(_t.thread_id).where(_is_open_task, _is_of_person[1]),
     select(requests.c.thread_id).where(_is_open_request, _is_requester),
-    select(_i.thread_id).select_from(_of_person(inbox_messages)).where(is_begun, _i.silent.is_(False)),
+    select(_i.thread_id).select_from(_of_person(inbox_messages)).where(_is_waiting, _i.silent.is_(False)),
     select(leases.c.thread_id)
     .select_from(_of_person(_polling))
     .where(_is_polled, leases.c.task_id.is_(None), ~_has_run, _i.silent.is_(False), _is_last_person()),
@@ -234,22 +221,16 @@ def stoppable_threads(tx: Transaction, team: str, channel: str, person: str) -> 
 
 
 def can_stop_in_thread(tx: Transaction, thread_id: str) -> bool:
-    """Returns whether people can stop anything in a thread, or have just stopped it: an unfinished run, a task of an
-    agent, a message on which an agent works, or something that people are asked.
+    """Returns whether people can stop anything in a thread: an unfinished run, a task of an agent, a message that waits
+    or on which an agent works, or something that people are asked.
     """
-    return _STOPPABLE_IN_THREAD.first(tx, thread_id=thread_id, stopped_since=_stopped_since(tx)) is not None
+    return _STOPPABLE_IN_THREAD.first(tx, thread_id=thread_id) is not None
 
 
 def latest_to_stop(tx: Transaction, team: str, channel: str) -> str | None:
-    """Returns the id of the most recently active thread in a channel in which people can stop something; without one,
-    of the thread in which they have just done so.
-    """
-    row = _LATEST_STOPPABLE.first(tx, team=team, channel=channel, stopped_since=_stopped_since(tx))
+    """Returns the id of the most recently active thread in a channel in which people can stop something."""
+    row = _LATEST_STOPPABLE.first(tx, team=team, channel=channel)
     return row["id"] if row else None
-
-
-def _stopped_since(tx: Transaction) -> int:
-    return tx.now - JUST_STOPPED_SECONDS * SECOND
 
 
 def latest_message(tx: Transaction, team: str, channel: str, person: str, oldest: str) -> str | None:

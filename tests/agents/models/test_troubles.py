@@ -13,7 +13,20 @@ from swarm.agents.models.troubles import TROUBLES, ModelTrouble, trouble_of
 from swarm.agents.models.usage import limits_of
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from tests.agents.models.asking import ask, ask_whole, models
-from tests.support.providers import SERVERS, Call, Cut, Ends, Fails, Raw, Reply, Say, Silent, Used, openai_server
+from tests.support.providers import (
+    SERVERS,
+    Call,
+    Cut,
+    Ends,
+    EndsEarly,
+    Fails,
+    Raw,
+    Reply,
+    Say,
+    Silent,
+    Used,
+    openai_server,
+)
 
 pytestmark = pytest.mark.req("AGENT-07")
 
@@ -44,8 +57,14 @@ FAILURES: list[tuple[str, Reply, str, int, dict[Provider, str]]] = [
     ("not what was asked for", Raw(b"data: {not json}\n\n"), "incomprehensible", 1, {}),
     ("breaks in the middle", [Say("Hello"), Fails(500)], "server", 1, {}),
     ("cut in the middle", [Say("Hello"), Cut()], "connection", 1, {}),
-    ("tokens end in a call", [Call("add", '{"a": 1'), Ends("length")], "output_limit", 2, {}),
+    ("tokens end in a call", [Call("add", '{"a": 1'), Ends("length")], "output_limit", 1, {}),
+    ("tokens end after a call", [Call("add", {"a": 1, "b": 2}), Ends("length")], "output_limit", 1, {}),
+    ("tokens end in a text", [Say("Hello"), Ends("length")], "output_limit", 1, {}),
+    ("ends without a word", [Say("Hello"), EndsEarly()], "connection", 1, {}),
+    ("ends without a word after a call", [Call("add", {"a": 1, "b": 2}), EndsEarly()], "connection", 1, {}),
 ]
+WHOLE = len(FAILURES) - 7
+"""The first so many are not in the middle of an answer."""
 
 
 @every_provider
@@ -65,11 +84,35 @@ async def test_each_failure_of_a_provider_is_told_apart(provider: Provider) -> N
 async def test_it_is_all_the_same_for_answers_that_come_whole() -> None:
     replies: list[Reply] = []
     async with openai_server(lambda request: replies[-1]) as server, models(server.spec()) as asked:
-        for name, reply, code, count, _ in FAILURES[:-3]:  # without those in the middle of an answer
+        for name, reply, code, count, _ in FAILURES[:WHOLE]:
             server.requests.clear()
             replies.append(reply)
             heard = await ask_whole(asked)
             assert (name, heard.code, len(server.requests)) == (name, code, count)
+
+
+@every_provider
+@pytest.mark.req("STREAM-14")
+async def test_half_an_answer_is_shown_and_told_as_half(provider: Provider) -> None:
+    ends: list[tuple[Reply, str]] = [
+        ([Say("Hello "), EndsEarly()], "broke off its answer; try again in a moment."),
+        (
+            [Say("Hello "), Ends("length")],
+            "did not finish its answer, which became too long; start a new conversation, or ask for less at once.",
+        ),
+    ]
+    for reply, sentence in ends:
+        async with SERVERS[provider]([reply]) as server, models(server.spec()) as asked:
+            heard = await ask(asked)
+            assert "".join(heard.pieces) == "Hello "
+            assert heard.trouble is not None
+            assert heard.trouble.message == f"The model {server.spec().label} {sentence}"
+
+
+async def test_only_the_reason_is_needed_not_the_word_done() -> None:
+    async with openai_server([[Say("Hello"), EndsEarly(but_done=True)]]) as server, models(server.spec()) as asked:
+        heard = await ask(asked)
+    assert (heard.answer, heard.trouble) == ("Hello", None)
 
 
 @every_provider

@@ -12,6 +12,8 @@ from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.domain.model.budgets import AgentBudgets, Budget, Budgets
 from swarm.domain.model.requests import DecisionPolicy, DecisionRule
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, error_of
+from tests.support.live import playing
+from tests.support.waiting import wait_until
 from tests.support.world import BOT
 
 pytestmark = pytest.mark.req("RUN-06", "RUN-03")
@@ -279,6 +281,24 @@ async def test_a_rejected_budget_stops_the_answer_and_the_thread_is_told_which(d
     texts = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries ORDER BY id")]
     why = "because the budget of this run is used up: 12 of 10 tokens, and the operator did not approve more."
     assert [text for text in texts if "stopped" in text] == [f"The work was stopped {why}"]
+
+
+@pytest.mark.req("LOOP-13")
+async def test_a_rejected_budget_makes_one_post(doors: Doors, lea: Visitor) -> None:
+    limit(doors, run=Budget(tokens=10))
+    _, run_id = await streamed(doors, lea)
+    await report(lea, run_id, input_tokens=12)
+    asked = await lea.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    await decide(doors, asked["request_id"], "reject")
+
+    async def look() -> bool:
+        (run,) = await doors.world.rows("SELECT ended_at FROM runs")
+        return run["ended_at"] is not None
+
+    async with playing(doors.world):
+        await wait_until(look, bool, what="the run has ended")
+    said = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries WHERE kind = 'post'")]
+    assert len([text for text in said if "topped" in text]) == 1
 
 
 @pytest.mark.parametrize("begins", ["stream", "silently", "with an answer"])

@@ -167,6 +167,21 @@ async def test_a_stopped_message_says_so(scene: Scene, gateway: Gateway) -> None
         assert await scene.marks(root) == [STORED, STOPPED]
 
 
+@pytest.mark.req("LOOP-13", "LOOP-14")
+async def test_a_stop_shows_on_each_message_that_waits_and_is_told_once(scene: Scene) -> None:
+    lead = await scene.world.lead()
+    root = await scene.asks()
+    await scene.world.only(lead)
+    waiting = await scene.asks("and this", thread=root)
+    stop = await scene.asks("!stop", thread=root)
+    answers = await scene.answers(root)
+    found = {one["ts"]: [mark["name"] for mark in one.get("reactions", [])] for one in answers}
+    assert await scene.marks(root) == [STORED, STOPPED]
+    assert (found.pop(waiting.ts), found.pop(stop.ts)) == ([STORED, STOPPED], [ANSWERED])
+    assert [one["text"] for one in answers if one["ts"] in found] == ["🛑 Stopped by @U1."]
+    assert await scene.world.poll(lead) == []
+
+
 async def test_a_message_whose_task_is_cancelled_shows_it_and_the_thread_reads_a_sentence(scene: Scene) -> None:
     world = scene.world
     lead, worker = await world.lead(), await world.worker()

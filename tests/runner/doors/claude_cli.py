@@ -188,6 +188,9 @@ def turn() -> None:
             result()
         case "refuses":
             result(permission_denials=[{"tool_name": "Bash"}])
+        case "reaches its limit of tokens":
+            say("Half of ")
+            result(result="Half of ", stop_reason="max_tokens")
         case "fails":
             result(is_error=True, result="API Error: 503")
         case "dies":

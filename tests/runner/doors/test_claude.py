@@ -345,6 +345,13 @@ async def test_what_the_cli_says_in_place_of_the_model_is_no_answer(desk: Desk, 
     assert ended.resets_at
 
 
+@pytest.mark.req("STREAM-14")
+async def test_a_limit_of_tokens_is_no_end_of_an_answer(desk: Desk) -> None:
+    events, ended = await turn_of(await desk.open(desk.claude("reaches its limit of tokens")))
+    assert (ended.outcome, text_in(events)) == (TurnOutcome.FAILED, "Half of ")
+    assert ended.reason == "the answer is cut short: the model's limit of tokens is reached"
+
+
 @pytest.mark.req("RUN-05")
 async def test_a_stop_withdraws_what_is_asked_so_that_no_later_tool_runs(desk: Desk) -> None:
     session = await desk.open(desk.claude("asks and is stopped"))

@@ -24,7 +24,21 @@ from tests.support.providers.anthropic_wire import AnthropicWire
 from tests.support.providers.bedrock_wire import AWS_ENVIRONMENT, BedrockWire
 from tests.support.providers.openai_wire import OllamaWire, OpenAIWire
 from tests.support.providers.request import Request
-from tests.support.providers.script import Call, Cut, Ends, Fails, Raw, Reply, Say, Script, Silent, Step, Used, Wait
+from tests.support.providers.script import (
+    Call,
+    Cut,
+    Ends,
+    EndsEarly,
+    Fails,
+    Raw,
+    Reply,
+    Say,
+    Script,
+    Silent,
+    Step,
+    Used,
+    Wait,
+)
 from tests.support.providers.server import ProviderServer, serve
 
 __all__ = (
@@ -33,6 +47,7 @@ __all__ = (
     "Call",
     "Cut",
     "Ends",
+    "EndsEarly",
     "Fails",
     "ProviderServer",
     "Raw",

@@ -77,6 +77,15 @@ class Ends(Step):
 
 
 @dataclass(frozen=True)
+class EndsEarly(Step):
+    """The body ends properly, but the provider has not said that the answer does; ``but_done`` leaves out only the
+    words of OpenAI's protocol after that.
+    """
+
+    but_done: bool = False
+
+
+@dataclass(frozen=True)
 class Used(Step):
     """The tokens that the answer has used; ``None`` in place of the numbers: the provider does not tell."""
 

@@ -20,6 +20,7 @@ from tests.support.providers.script import (
     Call,
     Cut,
     Ends,
+    EndsEarly,
     Fails,
     Raw,
     Reason,
@@ -121,6 +122,11 @@ class _Connection:
                     return
                 case Cut():
                     await self._cut(step)
+                    return
+                case EndsEarly(but_done):
+                    end = self.encoder.finish(self.reason, self.used).removesuffix(b"data: [DONE]\n\n")
+                    await self._body(end if but_done else b"")
+                    await self._write(b"0\r\n\r\n")
                     return
                 case Raw(body) if not self.has_begun and not self.request.is_streamed:
                     await self._whole(200, {"Content-Type": "application/json"}, body)

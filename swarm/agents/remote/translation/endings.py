@@ -6,7 +6,7 @@ AG-UI 1.0 only these. https://docs.ag-ui.com/concepts/interrupts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -26,7 +26,16 @@ from ag_ui.core import (
 
 from swarm.agents.remote.translation.interrupts import questions_of
 from swarm.agents.remote.translation.tools import Tools
-from swarm.agents.remote.translation.wire import clean, first, id_of, is_object, line_of, parsed
+from swarm.agents.remote.translation.wire import (
+    CUT_SHORT,
+    LENGTH_LIMITS,
+    clean,
+    first,
+    id_of,
+    is_object,
+    line_of,
+    parsed,
+)
 from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import Asked, Cancelled, Failed, Finished, Interrupted
 from swarm.domain.model.requests import MAX_OPEN_PER_WORK
@@ -40,6 +49,7 @@ _READ_CHARACTERS: Final = 8 * _ERROR_CHARACTERS
 
 _REDACTOR: Final = Redactor()
 
+_END_REASONS: Final = ("finishReason", "finish_reason", "stopReason", "stop_reason", "reason", "type")
 _ON_INTERRUPT: Final = "on_interrupt"
 """The name of LangGraph's events for interrupts, which precede the end of the run."""
 
@@ -67,7 +77,7 @@ class Endings:
             case RunErrorEvent(message=message, code=code):
                 return failed(message, code or "")
             case RunFinishedEvent():
-                return self._finished(event)
+                return cut_off(event.model_dump()) or self._finished(event)
         return None
 
     def _finished(self, event: RunFinishedEvent) -> RunEnd:
@@ -86,6 +96,13 @@ class Endings:
             if before and not interrupt.response_schema:
                 interrupt.response_schema = before.response_schema
             yield from questions_of(interrupt, self._tools.get, by_command=by_command)
+
+
+def cut_off(end: Mapping[str, object]) -> Failed | None:
+    """Returns the failure of an answer whose end says that the model reached a limit of length."""
+    places = (end, end.get("outcome"), end.get("result"))
+    reasons = {str(first(place, *_END_REASONS)).casefold() for place in places if is_object(place)}
+    return None if LENGTH_LIMITS.isdisjoint(reasons) else failed(CUT_SHORT)
 
 
 def _interrupted(asked: Iterator[Asked]) -> Interrupted:

@@ -8,7 +8,7 @@ with or without a preceding result. Calls that wait for a person or were cut off
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,6 +51,7 @@ class StreamedCall:
     argument_characters: int = 0
     is_whole: bool = False  # all arguments have arrived
     has_ended: bool = False
+    has_result: bool = False
 
     def add(self, delta: str) -> None:
         """Appends a part of the arguments."""
@@ -99,6 +100,8 @@ class Tools:
                 self._complete(event.tool_call_id)
             case ToolCallResultEvent():
                 is_failure = _has_failed(event) or self._is_caipes_error(event)
+                if call := self.get(event.tool_call_id):
+                    call.has_result = True
                 said = event.content if isinstance(event.content, str) else ""
                 yield from self._end(event.tool_call_id, failed=is_failure, result=said[:_RESULT_CHARACTERS])
             case TextMessageContentEvent(delta=delta) | TextMessageChunkEvent(delta=delta) if delta and is_own:
@@ -108,6 +111,16 @@ class Tools:
         """Ends the remaining calls of a successful run, and reports them as successful."""
         for call in list(self._calls.values()):
             yield from self._end(call.id)
+
+    def reopen(self, names: Iterable[str]) -> Iterator[AgentEvent]:
+        """Starts the calls again that wait for approval, given by their tools: what counted as the end of such a call
+        was the end of its arguments.
+        """
+        for name in names:
+            ended = (call for call in reversed(self._calls.values()) if call.sent_name == name and call.has_ended)
+            if (call := next(ended, None)) and not call.has_result:
+                call.has_ended = False
+                yield ToolStarted(id=call.id, name=call.name)
 
     def _is_caipes_error(self, result: ToolCallResultEvent) -> bool:
         return self._is_caipe and isinstance(result.content, str) and result.content.startswith("ERROR: ")
@@ -146,7 +159,8 @@ class Tools:
         call = self.get(id)
         if call and not call.has_ended:
             call.has_ended = True
-            call.arguments.clear()
+            if call.has_result:  # otherwise people may still be asked about it
+                call.arguments.clear()
             yield ToolEnded(id=call.id, failed=failed, result=result)
 
 

@@ -26,7 +26,7 @@ from ag_ui.core import (
 )
 
 from swarm.agents.failures import NOT_AN_ANSWER
-from swarm.agents.remote.translation.endings import Endings, failed, text_in
+from swarm.agents.remote.translation.endings import Endings, cut_off, failed, text_in
 from swarm.agents.remote.translation.progress import Plans, Steps
 from swarm.agents.remote.translation.tools import Tools
 from swarm.agents.remote.translation.wire import Wire, clean, first, id_of, is_object, line_of, parsed
@@ -210,8 +210,11 @@ class Translator:
     def _last(self, event: Event, end: RunEnd) -> Iterator[AgentEvent]:
         self.is_over = True
         yield from self._texts.read(event)
-        if isinstance(end, Finished):
-            yield from self._tools.finish()
+        match end:
+            case Finished():
+                yield from self._tools.finish()
+            case Interrupted(asked=asked):
+                yield from self._tools.reopen([one.tool.name for one in asked if one.tool])
         yield end
 
 
@@ -223,6 +226,8 @@ def answer_in(body: bytes) -> RunEnd:
     error = first(answer, "error", "detail")
     if answer.get("success") is False or (error and not answer.get("success")):
         return failed(first(error, "message", "detail") if is_object(error) else error)
+    if cut := cut_off(answer):
+        return cut
     text = text_in(answer)
     return Finished(result=text) if text else Broken(reason=NOT_AN_ANSWER)
 

@@ -29,6 +29,14 @@ COMPLAINTS: Final = 10
 """The number of invalid events that are logged individually in a run, so that a broken run does not flood the log."""
 
 _NOTHING_ASKED: Final = "It is waiting for an answer, but did not say to which question."
+CUT_SHORT: Final = "Its answer is cut short: it reached the model's limit of length."
+LENGTH_LIMITS: Final = frozenset({"length", "max_tokens", "max_output_tokens", "truncated", "incomplete"})
+_FAILURES: Final = {
+    **dict.fromkeys(("error", "failed", "failure", "timeout", "timed_out"), "It did not finish."),
+    **dict.fromkeys(LENGTH_LIMITS, CUT_SHORT),
+}
+"""Outcomes of a finished run that are no success, with what the person is told."""
+
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 _KNOWN: Final = frozenset(kind.value for kind in EventType)
 _ROLES: Final = frozenset({"developer", "system", "assistant", "user"})
@@ -214,6 +222,9 @@ def _outcome(fields: Fields) -> None:
         fields["outcome"] = {"type": "interrupt", "interrupts": interrupts}
         if not interrupts:
             fields.update(type="RUN_ERROR", message=_NOTHING_ASKED)
+    elif failure := _FAILURES.get(str(kind).casefold()):
+        why = first(outcome, "message", "error") if is_object(outcome) else None
+        fields.update(type="RUN_ERROR", message=str(why or failure))
     else:
         fields["outcome"] = None
 
