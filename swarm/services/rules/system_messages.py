@@ -32,6 +32,7 @@ from swarm.domain.text.cutting import split
 from swarm.domain.text.secrets import REMOVED
 from swarm.domain.text.slack_text import safe, title_of
 from swarm.store import deliveries
+from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import below_of
 from swarm.store.inbox import inbox
@@ -40,7 +41,7 @@ from swarm.store.reactions import Reaction, react, react_all, take_back
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
-from swarm.store.threads import threads
+from swarm.store.threads import threads, transcript
 
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split, because Slack itself splits a message at about 4,000 characters, regardless of code."""
@@ -69,6 +70,18 @@ BOT_CAPPED_TEXT: Final = (
     "Bots have reached this thread's hourly limit, so no agent receives more messages from bots for now. "
     "Messages from people are not affected; my operator can raise the limit (bot_messages_per_hour)."
 )
+
+LOST_TEXT: Final = "I could not post my answer in {where}: {why}"
+_WHY_LOST: Final = {
+    "channel_not_found": "I cannot see it any more. Invite me there, then write to me again.",
+    "is_archived": "it is archived. Please write to me somewhere else.",
+    "message_not_found": "the thread is gone. Please write to me again.",
+    "not_in_channel": "I am not a member. Invite me there, then write to me again.",
+    "thread_not_found": "the thread is gone. Please write to me again.",
+}
+_RESTRICTED: Final = "this workspace does not let me write there. Please write to me somewhere else."
+_LOST: Final = "Slack did not accept it. My operator can send it again."
+_LOST_KEY: Final = "lost:"
 
 _MOST_NAMES: Final = 20
 _MOST_UNKNOWN: Final = 3
@@ -206,6 +219,26 @@ def tell_person(tx: Transaction, thread: Thread, person: str, text: str, idempot
         target_ts=thread.thread_ts if shown_to else None,
         person=shown_to,
     )
+
+
+def tell_lost(tx: Transaction, thread: Thread, inbox_message: InboxMessage, reason: str) -> None:
+    """Tells the person who wrote a message that its answer is lost, once, in a direct message; see `tell_lost_here`."""
+    message = transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
+    if message is None or message["author_kind"] != AuthorKind.USER:
+        return
+    is_restricted = reason.startswith("restricted_action")
+    why = _WHY_LOST.get(reason, _RESTRICTED if is_restricted else _LOST)
+    where = "this conversation" if thread.channel_type is ChannelType.DM else f"<#{thread.channel}>"
+    text = LOST_TEXT.format(where=where, why=why)
+    key = f"{_LOST_KEY}{inbox_message.id}"
+    deliveries.add(tx, DeliveryKind.POST, thread, text=text, idempotency_key=key, to=message["author_id"])
+
+
+def tell_lost_here(tx: Transaction, thread: Thread, row: Row) -> None:
+    """Shows what could not be told in a direct message to the same person in the thread, if it was about an answer."""
+    key = row["idempotency_key"] or ""
+    if key.startswith(_LOST_KEY) and not row["person"] and thread.channel_type is not ChannelType.DM:
+        tell_person(tx, thread, row["channel"], row["text"], f"{key}:here")
 
 
 def greeting_key(thread: Thread) -> str:

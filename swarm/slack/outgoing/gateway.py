@@ -16,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.access import Me, Person
-from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.domain.errors import ConfigurationError, RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import (
     Answer,
     Delivery,
@@ -38,7 +38,7 @@ from swarm.slack.outgoing.modals import PersonalSurfaces, change_view
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.sessions import Sessions
 from swarm.slack.outgoing.streams import SlackStreams
-from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
+from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, SlackClock, WebApi
 
 SLACK_API_URL: Final = "https://slack.com/api/"
 
@@ -143,11 +143,20 @@ class Gateway:
 
     async def ready(self, delivery: Delivery) -> None:
         """Waits until Slack's rate limits allow this delivery. Deliveries to other channels are not held up."""
-        await self._api.acquire_slot(method_of(delivery), delivery.channel)
+        await self._api.acquire_turn(method_of(delivery), delivery.channel)
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
         """Returns how long :meth:`ready` is expected to wait."""
         return self._api.expected_wait_seconds(method_of(delivery), delivery.channel)
+
+    @property
+    def refused_by(self) -> str | None:
+        """Slack's code while it refuses the bot's token; None if it accepts the token, as far as known."""
+        return self._api.refused_token.code
+
+    async def token_accepted(self) -> None:
+        """Waits as long as Slack refuses the bot's token."""
+        await self._api.refused_token.accepted()
 
     async def deliver(self, delivery: Delivery) -> Answer:
         """Makes the call once, within ``timeout_seconds``.

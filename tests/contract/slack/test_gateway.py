@@ -9,12 +9,11 @@ import pytest
 from aiohttp import web
 
 from swarm.domain.access import Person
-from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
+from swarm.domain.errors import ConfigurationError, NotFound, RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryKind, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.threads import AuthorKind, ChannelType
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
-from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace, delivery
 

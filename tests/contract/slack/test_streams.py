@@ -9,7 +9,7 @@ import pytest
 from swarm.domain.answers.calls import AnswerTarget, Closing, PlanTitle, Slot, StreamCall, TaskDisplay, Text
 from swarm.domain.answers.events import StepStatus
 from swarm.domain.answers.slack_results import Meaning, meaning
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import (
     METADATA_EVENT_TYPE,
     Answer,
@@ -21,7 +21,6 @@ from swarm.domain.model.deliveries import (
 from swarm.domain.model.threads import AuthorKind
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
-from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.answers import RUN, appending, begun, card, closing, opening, place, posting, updating
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
