@@ -299,7 +299,7 @@ async def test_a_message_that_was_deleted_is_gone(gateway: Gateway, workspace: W
 async def test_a_place_that_is_gone_says_so(gateway: Gateway, workspace: Workspace, where: AnswerTarget) -> None:
     for gone in (place(where.thread_ts, channel="C0NOWHERE"), place("1700000000.000100")):
         for call in (opening(), posting()):
-            assert await refused_as(gateway, gone, call) is Meaning.PLACE_GONE
+            assert await refused_as(gateway, gone, call) is Meaning.NOT_HERE
     assert len(await workspace.messages()) == 1
 
 
