@@ -13,12 +13,12 @@ import pytest
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import RefusedBySlack, Unavailable
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.deliveries import GIVE_UP_SECONDS, DeliveryKind
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import Reactions
 from swarm.services.outbox import deliver
-from swarm.services.outbox.deliver import ATTEMPTS, GIVE_UP_SECONDS, DeliveryLimits, OutboxSender
+from swarm.services.outbox.deliver import ATTEMPTS, DeliveryLimits, OutboxSender
 from swarm.store import deliveries
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -25,12 +25,9 @@ Probe = Callable[[], Awaitable[str | None]]
 class RefusedToken:
     """Whether Slack refuses the token, and until when calls wait."""
 
-    def __init__(
-        self, probe: Probe, *, probe_seconds: float = PROBE_SECONDS, sleep: Callable[[float], Awaitable[object]]
-    ) -> None:
+    def __init__(self, probe: Probe, probe_seconds: float) -> None:
         self._probe = probe
         self._probe_seconds = probe_seconds
-        self._sleep = sleep
         self._asking: asyncio.Task[None] | None = None
         self._is_good = asyncio.Event()
         self._is_good.set()
@@ -69,7 +66,7 @@ class RefusedToken:
 
     async def _ask(self) -> None:
         while self.code is not None:
-            await self._sleep(self._probe_seconds)
+            await asyncio.sleep(self._probe_seconds)
             code = await self._probe() if self.code is not None else None
             if code is None:
                 self.accept()

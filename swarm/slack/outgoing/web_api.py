@@ -7,13 +7,12 @@ post, so all uncertain cases are InDoubt.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 import math
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlsplit
@@ -206,7 +205,6 @@ class WebApi:
         pacing: Pacing,
         watcher: Watcher = NO_WATCHERS,
         probe_seconds: float = PROBE_SECONDS,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._watcher = watcher
         self._pacing = pacing
@@ -216,7 +214,7 @@ class WebApi:
             self.client.proxy = None
         self.clock = SlackClock()
         self.scopes: frozenset[str] | None = None  # of the bot's token; None until Slack has told them
-        self.refused_token = RefusedToken(self._probe, probe_seconds=probe_seconds, sleep=sleep)
+        self.refused_token = RefusedToken(self._probe, probe_seconds)
         self.refused: dict[str, str] = {}  # other codes that concern the app, by method or channel
         self._closed = False
 
