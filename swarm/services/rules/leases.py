@@ -32,6 +32,7 @@ from swarm.domain.model.leases import (
     LeaseEnd,
     LeaseKind,
     pause_after,
+    pause_after_failure,
 )
 from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
@@ -252,15 +253,23 @@ def _lose(
         _lose_notice(tx, lease, reason, policy, interrupted)
         return
     if lease.task_id:
-        _lose_task(tx, lease, lease.task_id, reason, policy, interrupted)
+        _lose_task(tx, lease, lease.task_id, how, reason, policy, interrupted)
     for inbox_message in _to_return(tx, lease):
         if most := most_losses(inbox_message, interrupted=interrupted):
-            dead_letter(tx, inbox_message, f"{reason}, {most} times", policy)
-        elif inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason) and interrupted:
-            leases.was_interrupted(tx, "inbox_messages", inbox_message.id)
-            if pause := pause_after(inbox_message.interruptions + 1):
+            dead_letter(tx, inbox_message, reason, f"{reason}, {most} times", policy)
+        elif inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason):
+            if interrupted:
+                leases.was_interrupted(tx, "inbox_messages", inbox_message.id)
+            if pause := _pause(inbox_message, how, interrupted=interrupted):
                 queues.delay(tx, inbox_message.id, inbox_message.agent_id, inbox_message.thread_id, pause)
     _unlock(tx, lease)
+
+
+def _pause(work: InboxMessage | Task, how: LeaseEnd, *, interrupted: bool) -> int:
+    """Returns the seconds for which lost work waits. A lease that was not renewed has taken its time already."""
+    if interrupted:
+        return pause_after(work.interruptions + 1)
+    return pause_after_failure(work.attempts + 1) if how is LeaseEnd.FAILED else 0
 
 
 def most_losses(work: InboxMessage | Task | Notice, *, interrupted: bool) -> int | None:
@@ -319,28 +328,37 @@ def _settle_unheard(tx: Transaction, notice: Notice, operating_policy: Operating
 
 
 def _lose_task(
-    tx: Transaction, lease: Lease, task_id: str, reason: str, operating_policy: OperatingPolicy, interrupted: bool
+    tx: Transaction,
+    lease: Lease,
+    task_id: str,
+    how: LeaseEnd,
+    reason: str,
+    operating_policy: OperatingPolicy,
+    interrupted: bool,
 ) -> None:
     task = tasks.locked(tx, task_id)
     if task is None or not _runs(task, lease):
         return
     if most := most_losses(task, interrupted=interrupted):
         task_ends.dead_letter(tx, task, f"{reason}, {most} times", operating_policy)
-    elif tasks.move(tx, TaskStep.LOSE, task, reason=reason) and interrupted:
-        leases.was_interrupted(tx, "tasks", task.id)
-        if pause := pause_after(task.interruptions + 1):
+    elif tasks.move(tx, TaskStep.LOSE, task, reason=reason):
+        if interrupted:
+            leases.was_interrupted(tx, "tasks", task.id)
+        if pause := _pause(task, how, interrupted=interrupted):
             tasks.delay(tx, task, pause)
 
 
-def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, operating_policy: OperatingPolicy) -> None:
-    """Dead-letters a message and posts the reason in its thread, unless the message is silent."""
+def dead_letter(
+    tx: Transaction, inbox_message: InboxMessage, error: str, reason: str, operating_policy: OperatingPolicy
+) -> None:
+    """Dead-letters a message and posts its last error in its thread, unless the message is silent."""
     if not inbox.move(tx, InboxStep.BURY, inbox_message, reason=reason):
         return
     thread = _thread(tx, inbox_message)
     if inbox_message.silent:
         stay_silent(tx, thread, SilentEnd.FAILED, inbox_message.agent_id, inbox_message.id, reason)
     else:
-        show_failed(tx, thread, inbox_message.ts, reason, operating_policy.reactions)
+        show_failed(tx, thread, inbox_message, error, operating_policy.reactions)
         escalate_dead_letter(tx, thread, reason, operating_policy, inbox_message.agent_id)
 
 

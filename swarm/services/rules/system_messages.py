@@ -46,9 +46,9 @@ from swarm.store.threads import threads, transcript
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split, because Slack itself splits a message at about 4,000 characters, regardless of code."""
 
-FAILED_TEXT: Final = (
-    "This message could not be answered: {reason} It is set aside; an operator can hand it out again (redrive)."
-)
+FAILED_TEXT: Final = "I could not answer this (last error: {error})."
+_FAILED_KEY: Final = "failed:"
+_ERROR_CHARACTERS: Final = 300
 
 LIMITED_TEXT: Final = (
     "You have reached the limit of messages per minute, so no agent has received this message. "
@@ -286,7 +286,10 @@ def show_stopped(tx: Transaction, thread: Thread, ts: str, reactions: Reactions)
 
 
 def show_anew(tx: Transaction, thread: Thread, inbox_message: InboxMessage, reactions: Reactions) -> None:
-    """Removes the end marks of a message that is handed out again, except the marks of other agents."""
+    """Removes the end marks of a message that is handed out again, except the marks of other agents, and the sentence
+    that it was set aside.
+    """
+    deliveries.take_down(tx, thread, _failed_key(inbox_message))
     others = [
         one
         for one in inbox.of_message(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
@@ -308,10 +311,40 @@ def _end_marks(status: InboxStatus, reactions: Reactions) -> set[str]:
     return {emoji for emoji in marks.get(status, ()) if emoji}
 
 
-def show_failed(tx: Transaction, thread: Thread, ts: str, reason: str, reactions: Reactions) -> None:
-    """Adds ❌ and posts the reason."""
-    react_failed(tx, thread, ts, reactions)
-    post_message(tx, thread, FAILED_TEXT.format(reason=sentence(reason)))
+def show_failed(tx: Transaction, thread: Thread, inbox_message: InboxMessage, error: str, reactions: Reactions) -> None:
+    """Adds ❌ and posts the last error with a Retry button, until the message is handed out again (`show_anew`)."""
+    react_failed(tx, thread, inbox_message.ts, reactions)
+    line = " ".join(error.split()).rstrip(".")
+    shown = line if len(line) <= _ERROR_CHARACTERS else f"{line[:_ERROR_CHARACTERS]}…"
+    place = AnswerTarget(
+        team=thread.team,
+        channel=thread.channel,
+        thread_ts=thread.thread_ts,
+        is_direct=thread.channel_type is ChannelType.DM,
+        requester=None,
+        agent_name="",
+        run_id="",  # the button names the delivery
+    )
+    deliveries.add(
+        tx,
+        DeliveryKind.POST,
+        thread,
+        text=_safe(thread, FAILED_TEXT.format(error=shown), None),
+        closing=Closing(retry=True),
+        place=place,
+        idempotency_key=_failed_key(inbox_message),
+    )
+
+
+def set_aside_in(tx: Transaction, delivery_id: str) -> str | None:
+    """Returns the inbox message whose failure a post with a Retry button tells."""
+    posted = deliveries.get(tx, delivery_id)
+    key = (posted["idempotency_key"] or "") if posted else ""
+    return key.removeprefix(_FAILED_KEY).partition(":")[0] if key.startswith(_FAILED_KEY) else None
+
+
+def _failed_key(inbox_message: InboxMessage) -> str:
+    return f"{_FAILED_KEY}{inbox_message.id}:{inbox_message.claims}"
 
 
 def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percent: int | None) -> None:

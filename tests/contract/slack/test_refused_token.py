@@ -59,7 +59,7 @@ async def test_a_refused_token_holds_every_call_until_slack_accepts_it(workspace
     calls = (await workspace.all_calls())[before:]
     assert {call["method"] for call in calls} == {"auth.test"}
     assert len(calls) in (1, 2, 3)
-    assert not (turn.done() or slot.done())
+    assert not any(task.done() for task in (turn, slot))
     assert gateway.troubles[0].code == code
     workspace.twin.faults.clear()
     async with asyncio.timeout(10):
