@@ -19,6 +19,7 @@ from swarm.domain.model.deliveries import (
     DeliveryStep,
 )
 from swarm.domain.model.threads import Thread
+from swarm.domain.selections import Selection
 from swarm.domain.watchers import DeliveryStepped
 from swarm.store import history
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, literally, may, row_mapper
@@ -93,6 +94,18 @@ _OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindpara
 _OF_TASK = Statement(select(deliveries).where(_d.task_id == bindparam("task_id")).order_by(_d.seq))
 _BY_STATUS = Statement(
     select(deliveries).where(_d.status == bindparam("status")).order_by(_d.seq.desc()).limit(AT_MOST_N)
+)
+_MATCHING = Statement(
+    select(_d.id)
+    .where(
+        _d.status == bindparam("status"),
+        or_(bindparam("agent", type_=Text).is_(None), _author == bindparam("agent", type_=Text)),
+        or_(bindparam("channel", type_=Text).is_(None), _d.channel == bindparam("channel", type_=Text)),
+        or_(bindparam("pattern", type_=Text).is_(None), _d.error.like(bindparam("pattern", type_=Text), escape="!")),
+        _d.created_at >= bindparam("since"),
+    )
+    .order_by(_d.seq)
+    .limit(AT_MOST_N)
 )
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
@@ -423,6 +436,20 @@ def of_request(tx: Transaction, request_id: str) -> list[Row]:
 def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:
     """Returns the newest deliveries, optionally with one status."""
     return _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
+
+
+def matching(tx: Transaction, selection: Selection, limit: int) -> list[str]:
+    """Returns the ids of the deliveries of a selection, oldest first. The reason is that of the last attempt."""
+    found = _MATCHING.all(
+        tx,
+        status=selection.status,
+        agent=selection.agent,
+        channel=selection.channel,
+        since=selection.since,
+        pattern=selection.pattern,
+        n=limit,
+    )
+    return [row["id"] for row in found]
 
 
 def delivery(row: Row) -> Delivery:
