@@ -54,6 +54,9 @@ from swarm.store.runs import run_events, runs
 from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
+_AWAY_SECONDS: Final = 5
+_LONGEST_AWAY_SECONDS: Final = 60
+
 SILENT: Final = "the agent fell silent"
 INTERRUPTED: Final = "the coordinator was interrupted while the agent worked"
 
@@ -113,6 +116,19 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
                 tasks.uncount_claim(tx, lease.task_id)
             for inbox_message in inbox.members(tx, token):
                 inbox.uncount_claim(tx, inbox_message.id)
+
+
+def wait_for_agent(tx: Transaction, lease: Lease, reason: str) -> None:
+    """Gives back the work of a run that did not reach its agent, without an attempt: it is tried less and less often.
+
+    What the agent has to do in the same thread waits with it, so that the order stays.
+    """
+    tries = max([message.claims for message in claimed_members(tx, lease)], default=1)
+    seconds = min(tries * _AWAY_SECONDS, _LONGEST_AWAY_SECONDS)
+    behind = inbox.unread_in_thread(tx, lease.agent_id, lease.thread_id) if lease.thread_id else []  # before the heads
+    _give_back(tx, lease, seconds, reason)
+    for message in behind:
+        queues.delay(tx, message.id, message.agent_id, message.thread_id, seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -415,17 +431,17 @@ def _claimed(lease: Lease, inbox_messages: Iterable[InboxMessage]) -> list[Inbox
     ]
 
 
-def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
+def _give_back(tx: Transaction, lease: Lease, delay_seconds: float, reason: str | None = None) -> None:
     leases.end(tx, lease.token, LeaseEnd.RELEASED)
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.RELEASE, lease.trigger_id)
         tx.wake(lease.agent_id)
         return
     task = tasks.locked(tx, lease.task_id) if lease.task_id else None
-    if task and _runs(task, lease) and tasks.move(tx, TaskStep.RELEASE, task) and delay_seconds > 0:
+    if task and _runs(task, lease) and tasks.move(tx, TaskStep.RELEASE, task, reason=reason) and delay_seconds > 0:
         tasks.delay(tx, task, delay_seconds)
     for inbox_message in _to_return(tx, lease):
-        inbox.move(tx, InboxStep.RELEASE, inbox_message)
+        inbox.move(tx, InboxStep.RELEASE, inbox_message, reason=reason)
         if delay_seconds > 0:
             queues.delay(tx, inbox_message.id, inbox_message.agent_id, inbox_message.thread_id, delay_seconds)
     _unlock(tx, lease)
