@@ -15,7 +15,7 @@ _POSTS: Final = frozenset({"chat.postMessage", "chat.update"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trouble:
+class SlackTrouble:
     """One reason. ``message`` contains no code of Slack, so that everybody may read it."""
 
     part: str
@@ -25,16 +25,16 @@ class Trouble:
     is_fatal: bool  # answers cannot be posted, so the coordinator is not ready
 
 
-def slack_troubles(token_code: str | None, refused: Mapping[str, str]) -> tuple[Trouble, ...]:
+def slack_troubles(token_code: str | None, refused: Mapping[str, str]) -> tuple[SlackTrouble, ...]:
     """Returns the troubles with Slack. ``refused`` are codes by method, or by channel for `ACCESS_CODES`."""
-    found: list[Trouble] = []
+    found: list[SlackTrouble] = []
     if token_code:
         message = "Slack refuses the bot token; everything for Slack waits, and is sent once it accepts a token."
         remedy = (
             "Install the app again, put its Bot User OAuth Token into SLACK_BOT_TOKEN and run swarm reload; "
             "a token from the process's environment needs a restart."
         )
-        found.append(Trouble(part=AUTH_PART, code=token_code, message=message, remedy=remedy, is_fatal=True))
+        found.append(SlackTrouble(part=AUTH_PART, code=token_code, message=message, remedy=remedy, is_fatal=True))
     methods = sorted(method for method, code in refused.items() if code == MISSING_SCOPE)
     if methods:
         waits = "; posts wait" if _POSTS & {*methods} else ""
@@ -42,11 +42,11 @@ def slack_troubles(token_code: str | None, refused: Mapping[str, str]) -> tuple[
         remedy = "Add the scopes of `swarm slack manifest` to the app and install it again."
         is_fatal = bool(_POSTS & {*methods})
         found.append(
-            Trouble(part="slack_scopes", code=MISSING_SCOPE, message=message, remedy=remedy, is_fatal=is_fatal)
+            SlackTrouble(part="slack_scopes", code=MISSING_SCOPE, message=message, remedy=remedy, is_fatal=is_fatal)
         )
     for channel, code in sorted(refused.items()):
         if code in ACCESS_CODES:
             message = f"Slack refuses the app access to {channel}; what is for this channel waits for a day."
             remedy = "Ask an administrator of the workspace to grant the app access."
-            found.append(Trouble(part="slack_access", code=code, message=message, remedy=remedy, is_fatal=False))
+            found.append(SlackTrouble(part="slack_access", code=code, message=message, remedy=remedy, is_fatal=False))
     return tuple(found)

@@ -41,6 +41,9 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import threads
 from swarm.store.threads.threads import NewThread
 from tests.contract.slack.workspace import Workspace
+from tests.crash.scene import Scene, both_engines
+from tests.support.doors import OPERATOR_TOKEN
+from tests.support.waiting import wait_until
 from tests.support.world import World
 
 pytestmark = [pytest.mark.req("OPS-15"), pytest.mark.xdist_group("processes")]
@@ -179,11 +182,74 @@ async def test_nothing_is_lost_or_doubled_whatever_is_refused(stage: Stage, code
             await asyncio.sleep(0.02)
     await working
     seen = await stage.workspace.messages(stage.root)
-    assert [message["text"] for message in seen[1:]] == ["one, changed", "two"]
-    loses_marks = code == MISSING_SCOPE and method in (None, "reactions.add")
+    stays = ["gone"] if (code, method) == (MISSING_SCOPE, "chat.delete") else []  # it holds posts and updates
+    assert [message["text"] for message in seen[1:]] == ["one, changed", "two", *stays]
+    loses_marks = (code, method) == (MISSING_SCOPE, "reactions.add")
     assert (seen[0]["reactions"] != []) is not loses_marks
     left = await stage.world.rows("SELECT kind, error FROM deliveries WHERE status <> 'sent'")
     assert {row["kind"] for row in left} <= ({"reaction", "delete"} if code == MISSING_SCOPE else set())
     if folder := os.environ.get("SWARM_REFUSALS_LOG"):
         with open(folder, "a", encoding="utf-8") as log:
             log.write(f"{stage.world.database.dialect} {code} {method} kills={stage.kills}\n")
+
+
+# Real processes
+
+
+async def readiness(scene: Scene, query: str = "", token: str = OPERATOR_TOKEN) -> tuple[int, list[str]]:
+    """The status of /readyz, and the codes of its troubles."""
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = await scene.http.get(f"{scene.stage.base}/readyz{query}", headers=headers)
+    return answer.status_code, [one["code"] for one in answer.json()["troubles"]]
+
+
+async def answer_one(scene: Scene, text: str) -> str:
+    """A message that the lead answers; its timestamp."""
+    ts = await scene.twin.say(f"@swarm {text}")
+    await scene.reply(await scene.trigger(ts), f"re {text}")
+    return ts
+
+
+async def test_answers_of_an_outage_of_the_token_are_posted_when_it_is_good_again(scene: Scene) -> None:
+    await scene.answered_once(await answer_one(scene, "before"), "re before")
+    await scene.twin.fault("error", error="token_revoked", times=1_000_000)
+    asked = [await answer_one(scene, str(number)) for number in range(3)]
+    assert await wait_until(lambda: readiness(scene), lambda seen: seen[0] == 503) == (503, ["token_revoked"])
+    assert await readiness(scene, token="wrong") == (503, ["slack_token"])
+    assert (await readiness(scene, "?for=traffic"))[0] == 200
+    await scene.twin.clear_faults()
+    for number, ts in enumerate(asked):
+        await scene.twin.until(ts, lambda seen, number=number: seen.answers == (f"re {number}",))
+    await scene.settled()
+    assert await readiness(scene) == (200, [])
+
+
+@pytest.mark.long
+@both_engines
+async def test_kills_while_slack_refuses_lose_and_double_nothing(scene: Scene) -> None:
+    """The fault changes with each kill; a start without a good token ends at once, so that ends before it."""
+    chance = random.Random(33)
+    asked: dict[str, str] = {}
+    faults = [
+        (code, method)
+        for code in ["token_revoked", "invalid_auth", "not_in_channel", "team_access_not_granted", MISSING_SCOPE]
+        for method in ["chat.postMessage", "reactions.add", "conversations.replies", None]
+        if not (code == MISSING_SCOPE and method in (None, "reactions.add"))
+    ]
+    for number in range(int(os.environ.get("SWARM_REFUSALS_KILLS", "20"))):
+        code, method = faults[number % len(faults)]
+        await scene.twin.fault("error", error=code, times=1_000_000, **({"method": method} if method else {}))
+        ts = await answer_one(scene, str(number))
+        asked[ts] = f"re {number}"
+        await asyncio.sleep(chance.random())  # the moment of the kill
+        if method is None:
+            await scene.twin.clear_faults()
+        await scene.stage.restart_coordinator()
+        if number % 4 == 3:
+            await scene.twin.clear_faults()
+    await scene.twin.clear_faults()
+    await scene.settled(within_seconds=600)
+    for ts, text in asked.items():
+        seen = await scene.twin.conversation(ts)
+        assert seen.answers == (text,), ts
+        assert ("white_check_mark", ("swarm",)) in seen.reactions, ts

@@ -17,7 +17,7 @@ from mcp_types import CallToolResult
 from starlette.types import ASGIApp
 
 from swarm.domain.model.agents import Role
-from swarm.domain.troubles import Trouble
+from swarm.domain.troubles import SlackTrouble
 from swarm.entrypoints.http.agents_api import Warnings, no_warnings
 from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.http.operator_api import Reload
@@ -130,7 +130,7 @@ class Doors:
     base: str
     http: httpx2.AsyncClient
     ready: dict[str, bool]
-    troubles: list[Trouble]
+    troubles: list[SlackTrouble]
     operator: Visitor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -212,7 +212,7 @@ async def open_doors(
     world: World, wakeups: WatchedWakeups, reload: Reload | None = None, warnings: Warnings = no_warnings
 ) -> AsyncIterator[Doors]:
     """A world with its doors open."""
-    ready, troubles = {"slack": True}, list[Trouble]()
+    ready, troubles = {"slack": True}, list[SlackTrouble]()
     identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
     mcp = McpEntryPoint(world.services, identities)
     app = create_app(

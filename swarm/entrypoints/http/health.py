@@ -15,7 +15,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.domain.errors import SwarmError, Unavailable
-from swarm.domain.troubles import Trouble
+from swarm.domain.troubles import SlackTrouble
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.errors import describe
 from swarm.entrypoints.web.identity import Identities
@@ -44,7 +44,7 @@ class Alive(TypedDict):
     status: str
 
 
-Troubles = Callable[[], Sequence[Trouble]]
+Troubles = Callable[[], Sequence[SlackTrouble]]
 """What keeps the swarm from working with Slack now."""
 
 

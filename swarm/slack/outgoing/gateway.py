@@ -27,7 +27,7 @@ from swarm.domain.model.deliveries import (
     NotSent,
 )
 from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
-from swarm.domain.troubles import Trouble, slack_troubles
+from swarm.domain.troubles import SlackTrouble, slack_troubles
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, ids_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of
@@ -165,7 +165,7 @@ class Gateway:
         return self._api.refused_token.code
 
     @property
-    def troubles(self) -> tuple[Trouble, ...]:
+    def troubles(self) -> tuple[SlackTrouble, ...]:
         """What Slack's last answers say about the app."""
         return slack_troubles(self.refused_by, self._api.refused)
 
