@@ -11,6 +11,7 @@ import itertools
 import os
 import random
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -43,6 +44,7 @@ from swarm.store.threads.threads import NewThread
 from tests.contract.slack.workspace import Workspace
 from tests.crash.scene import Scene, both_engines
 from tests.support.doors import OPERATOR_TOKEN
+from tests.support.processes import until_ready
 from tests.support.waiting import wait_until
 from tests.support.world import World
 
@@ -219,12 +221,14 @@ async def test_answers_of_an_outage_of_the_token_are_posted_when_it_is_good_agai
     assert (await readiness(scene, "?for=traffic"))[0] == 200
     await scene.twin.clear_faults()
     for number, ts in enumerate(asked):
-        await scene.twin.until(ts, lambda seen, number=number: seen.answers == (f"re {number}",))
+        await wait_until(partial(scene.twin.conversation, ts), lambda seen: bool(seen.answers), what=f"re {number}")
+        assert (await scene.twin.conversation(ts)).answers == (f"re {number}",)
     await scene.settled()
     assert await readiness(scene) == (200, [])
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @both_engines
 async def test_kills_while_slack_refuses_lose_and_double_nothing(scene: Scene) -> None:
     """The fault changes with each kill; a start without a good token ends at once, so that ends before it."""
@@ -244,7 +248,9 @@ async def test_kills_while_slack_refuses_lose_and_double_nothing(scene: Scene) -
         await asyncio.sleep(chance.random())  # the moment of the kill
         if method is None:
             await scene.twin.clear_faults()
-        await scene.stage.restart_coordinator()
+        scene.stage.kill_coordinator()
+        scene.stage.launch_coordinator()
+        await until_ready(scene.stage.coordinator, f"{scene.stage.base}/readyz?for=traffic")
         if number % 4 == 3:
             await scene.twin.clear_faults()
     await scene.twin.clear_faults()

@@ -69,7 +69,7 @@ class AguiAgent:
         try:
             return await self._invoke(run_input, self._agent.invoke_seconds)
         except GaveUp as error:
-            return self._broken(run_input, error.reason)
+            return self._broken(run_input, error)
         except Exception:  # noqa: BLE001 - logged there; whoever waits for the run needs its end
             return self._our_fault(run_input)
 
