@@ -26,22 +26,8 @@ _out = Terminal()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Matching:
-    """What to act on.
-
-    Parameters
-    ----------
-    all_matching
-        Act on all that match, in place of one id. Shows only their number, unless --yes is given.
-    agent
-        Only what concerns this agent, by name.
-    channel
-        Only in the channel with this id.
-    since
-        Only what was created since this time (ISO 8601).
-    reason
-        Only where the recorded reason contains this text.
-    yes
-        Act, rather than only count.
+    """Which ones to act on, in place of one id: all that concern an agent (a name), a channel (an id), were created
+    since a time (ISO 8601), and whose recorded reason contains a text. Without --yes they are only counted.
     """
 
     all_matching: Annotated[bool, Parameter(negative=())] = False
@@ -54,15 +40,7 @@ class Matching:
 
 @deliveries.command(name="list")
 def _list_deliveries(*, status: DeliveryStatus | None = None, limit: int = 20) -> None:
-    """Show the newest deliveries and why they wait or have failed.
-
-    Parameters
-    ----------
-    status
-        Only deliveries in this state.
-    limit
-        The maximum number of deliveries to show.
-    """
+    """Show the newest deliveries, optionally of one status, and why they wait or have failed."""
     table = Table(*(Column(name, no_wrap=True) for name in ("id", "kind", "status", "channel")), "reason", "text")
     found = operate("GET", "/deliveries", params={"status": status and status.value, "limit": limit})
     for one in found["deliveries"]:
@@ -77,15 +55,7 @@ def _list_deliveries(*, status: DeliveryStatus | None = None, limit: int = 20) -
 def _resend(
     delivery_id: str | None = None, *, status: DeliveryStatus = DeliveryStatus.FAILED, matching: Matching | None = None
 ) -> None:
-    """Send a failed delivery again, or all that match. A post that Slack has is not repeated.
-
-    Parameters
-    ----------
-    delivery_id
-        The id of the delivery.
-    status
-        With --all-matching: failed or expired.
-    """
+    """Send a failed or expired delivery again, or all that match. A post that Slack has is not repeated."""
     if _is_one(delivery_id, matching):
         sent = operate("POST", f"/deliveries/{delivery_id}/resend")
         _out.print(f"The {sent['kind']} is sent again.")
@@ -95,15 +65,7 @@ def _resend(
 
 @inbox.command(name="list")
 def _list_inbox(*, status: InboxStatus | None = None, limit: int = 20) -> None:
-    """Show the newest messages and their agents.
-
-    Parameters
-    ----------
-    status
-        Only messages in this state; dead: set aside.
-    limit
-        The maximum number of messages to show.
-    """
+    """Show the newest messages and their agents, optionally of one status; dead means set aside."""
     table = Table(*(Column(name, no_wrap=True) for name in ("id", "status", "agent", "message", "attempts", "created")))
     found = operate("GET", "/inbox", params={"status": status and status.value, "limit": limit})
     for one in found["inbox_messages"]:
@@ -120,13 +82,7 @@ def _show_message(inbox_message_id: str) -> None:
 
 @inbox.command(name="redrive")
 def _redrive(inbox_message_id: str | None = None, *, matching: Matching | None = None) -> None:
-    """Hand out again a message that was set aside, or all that match, with their attempts set to zero.
-
-    Parameters
-    ----------
-    inbox_message_id
-        The id of the message.
-    """
+    """Hand out again a message that was set aside, or all that match, with their attempts set to zero."""
     if _is_one(inbox_message_id, matching):
         message = operate("POST", f"/inbox/{inbox_message_id}/redrive")
         _out.print(f"The message is {message['status']} again.")

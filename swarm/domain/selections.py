@@ -16,12 +16,11 @@ class Selection:
     reason: str | None = None  # a part of the recorded reason
 
     @property
-    def pattern(self) -> str | None:
-        """The reason as a pattern of LIKE with the escape character ``!``."""
-        if not self.reason:
-            return None
-        escaped = "".join(f"!{one}" if one in "!%_" else one for one in self.reason)
-        return f"%{escaped}%"
+    def params(self) -> dict[str, object]:
+        """The parameters of a statement. The reason is a pattern of LIKE with the escape character ``!``."""
+        escaped = "".join(f"!{one}" if one in "!%_" else one for one in self.reason or "")
+        chosen = {"status": self.status, "agent": self.agent, "channel": self.channel, "since": self.since}
+        return {**chosen, "pattern": f"%{escaped}%" if escaped else None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

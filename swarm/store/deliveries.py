@@ -22,7 +22,18 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.selections import Selection
 from swarm.domain.watchers import DeliveryStepped
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, literally, may, row_mapper
+from swarm.store.bridge.statements import (
+    AT_MOST_N,
+    PATTERN,
+    Row,
+    Statement,
+    arrive,
+    every_column,
+    literally,
+    may,
+    row_mapper,
+    selected,
+)
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents
 from swarm.store.tables.effects import deliveries
@@ -97,13 +108,7 @@ _BY_STATUS = Statement(
 )
 _MATCHING = Statement(
     select(_d.id)
-    .where(
-        _d.status == bindparam("status"),
-        or_(bindparam("agent", type_=Text).is_(None), _author == bindparam("agent", type_=Text)),
-        or_(bindparam("channel", type_=Text).is_(None), _d.channel == bindparam("channel", type_=Text)),
-        or_(bindparam("pattern", type_=Text).is_(None), _d.error.like(bindparam("pattern", type_=Text), escape="!")),
-        _d.created_at >= bindparam("since"),
-    )
+    .where(*selected(deliveries, _author, _d.error.like(PATTERN, escape="!")))
     .order_by(_d.seq)
     .limit(AT_MOST_N)
 )
@@ -440,15 +445,7 @@ def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[R
 
 def matching(tx: Transaction, selection: Selection, limit: int) -> list[str]:
     """Returns the ids of the deliveries of a selection, oldest first. The reason is that of the last attempt."""
-    found = _MATCHING.all(
-        tx,
-        status=selection.status,
-        agent=selection.agent,
-        channel=selection.channel,
-        since=selection.since,
-        pattern=selection.pattern,
-        n=limit,
-    )
+    found = _MATCHING.all(tx, **selection.params, n=limit)
     return [row["id"] for row in found]
 
 

@@ -15,7 +15,6 @@ from sqlalchemy import (
     false,
     func,
     literal_column,
-    or_,
     select,
     true,
     update,
@@ -36,6 +35,7 @@ from swarm.domain.selections import Selection
 from swarm.store import history
 from swarm.store.bridge.statements import (
     AT_MOST_N,
+    PATTERN,
     Statement,
     arrive,
     first_of_each,
@@ -44,6 +44,7 @@ from swarm.store.bridge.statements import (
     literally,
     may,
     row_mapper,
+    selected,
 )
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
@@ -131,23 +132,9 @@ _BY_STATUS = Statement(
     select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(AT_MOST_N)
 )
 _agent_name = select(agents.c.name).where(agents.c.id == _i.agent_id).scalar_subquery()
+_has_reason = exists().where(history_rows.c.subject == _i.id, history_rows.c.reason.like(PATTERN, escape="!"))
 _MATCHING = Statement(
-    select(_i.id)
-    .where(
-        _i.status == bindparam("status"),
-        or_(bindparam("agent", type_=Text).is_(None), _agent_name == bindparam("agent", type_=Text)),
-        or_(bindparam("channel", type_=Text).is_(None), _i.channel == bindparam("channel", type_=Text)),
-        or_(
-            bindparam("pattern", type_=Text).is_(None),
-            exists().where(
-                history_rows.c.subject == _i.id,
-                history_rows.c.reason.like(bindparam("pattern", type_=Text), escape="!"),
-            ),
-        ),
-        _i.created_at >= bindparam("since"),
-    )
-    .order_by(_i.created_at)
-    .limit(AT_MOST_N)
+    select(_i.id).where(*selected(inbox_messages, _agent_name, _has_reason)).order_by(_i.created_at).limit(AT_MOST_N)
 )
 _RECENT = Statement(select(inbox_messages).order_by(_i.created_at.desc()).limit(AT_MOST_N))
 
@@ -349,15 +336,7 @@ def latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[Inbo
 
 def matching(tx: Transaction, selection: Selection, limit: int) -> list[str]:
     """Returns the ids of the messages of a selection, oldest first. The reason is one in their history."""
-    found = _MATCHING.all(
-        tx,
-        status=selection.status,
-        agent=selection.agent,
-        channel=selection.channel,
-        since=selection.since,
-        pattern=selection.pattern,
-        n=limit,
-    )
+    found = _MATCHING.all(tx, **selection.params, n=limit)
     return [row["id"] for row in found]
 
 
