@@ -18,11 +18,12 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Command,
     Find,
+    HangUp,
     OpenStream,
     PostPage,
     UpdatePage,
 )
-from swarm.domain.answers.events import RunStopped
+from swarm.domain.answers.events import RunFailed, RunStopped
 from swarm.domain.answers.sending import end_display, without_page
 from swarm.domain.answers.state import AnswerPage, Flight, Live, PageMode, join, seal
 from swarm.domain.model.deliveries import (
@@ -84,6 +85,8 @@ _NOT_HERE: Final = (
         "two_factor_setup_required",
     }
 )
+
+_THREAD_GONE: Final = frozenset({"cannot_reply_to_message", "invalid_thread_ts", "thread_not_found"})
 
 _NO_SUCH_METHOD: Final = frozenset(
     {
@@ -292,6 +295,8 @@ def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
             return _stopped(live, flight, now)
         case Meaning.MESSAGE_GONE:
             return _message_gone(live, flight, now)
+        case Meaning.NOT_HERE if error in _THREAD_GONE:
+            return _thread_gone(live, flight, error, now)
         case Meaning.NOT_HERE:
             return replace(without_page(_undone(live, flight)), gives_up=True), ()
         case Meaning.NO_STREAMS | Meaning.OTHER:
@@ -356,6 +361,16 @@ def _message_gone(live: Live, flight: Flight, now: float) -> Step:
         return end_display(replace(live, closing=NOTHING_BELOW))
     live, commands = stop(live, None, now)
     return replace(live, queue=()), commands
+
+
+def _thread_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
+    """Handles a thread that is gone for good: the answer ends silently. Unsent text makes the run a failure."""
+    live = _undone(live, flight)
+    hang: tuple[Command, ...] = () if live.outcome else (HangUp(),)
+    if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):
+        live = end(live, RunFailed(reason=f"Slack does not allow the app to write there ({error})"), now)
+    live, commands = end_display(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
+    return live, (*hang, *commands)
 
 
 def _useless(live: Live, flight: Flight) -> Step:

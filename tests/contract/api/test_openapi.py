@@ -41,7 +41,7 @@ async def test_every_route_is_described(doors: Doors) -> None:
     routes += [
         route for route in health_router(services.overview, dict, identities).routes if isinstance(route, APIRoute)
     ]
-    assert len(routes) == 17
+    assert len(routes) == 20
     for route in routes:
         assert {method.lower() for method in route.methods or ()} <= set(described[route.path])
 
