@@ -25,7 +25,7 @@ from swarm.domain.answers.calls import (
 )
 from swarm.domain.answers.events import RunFailed, RunStopped
 from swarm.domain.answers.sending import end_display, without_page
-from swarm.domain.answers.state import AnswerPage, Flight, Live, PageMode, join, seal
+from swarm.domain.answers.state import AnswerPage, Flight, Live, PageMode, is_visible, join, seal
 from swarm.domain.model.deliveries import (
     ACCESS_CODES,
     PLACE_CODES,
