@@ -301,6 +301,7 @@ async def asked(scene: Scene, route: str, entry: Entry, caller: str) -> httpx2.R
         "inbox_message_id": scene.ids["message"],
         "request_id": scene.ids["request"],
         "grant_id": "01a20a5e-c3ce-703e-a2ab-ea2e47e3e2d6",
+        "delivery_id": "01a20a5e-c3ce-703e-a2ab-ea2e47e3e2d6",
         "person": "UNOBODY1",
     }
     url = path.format(**stands) + ("?" + entry.query.format(**scene.ids) if entry.query else "")
