@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Final
 
 import httpx2
@@ -47,13 +48,15 @@ _MAY_STILL_RUN: Final = frozenset({408, 502, 504})
 class GaveUp(Unavailable):
     """An error that makes an agent unusable.
 
-    ``reason`` is user-facing. ``may_still_run`` is true if the agent may still be working on the request.
+    ``reason`` is user-facing. ``may_still_run`` is true if the agent may still be working on the request; ``is_away``,
+    if the request has not reached the agent, and a later one may.
     """
 
-    def __init__(self, reason: str, *, may_still_run: bool = True) -> None:
+    def __init__(self, reason: str, *, may_still_run: bool = True, is_away: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.may_still_run = may_still_run
+        self.is_away = is_away
 
 
 class Unauthenticated(GaveUp):
@@ -83,7 +86,9 @@ def more_than(max_bytes: int) -> str:
 def refused(status: int) -> GaveUp:
     """Returns the error for an HTTP status that does not mean success."""
     kind = Unauthenticated if status == 401 else GaveUp
-    return kind(_words(status), may_still_run=status in _MAY_STILL_RUN)
+    return kind(
+        _words(status), may_still_run=status in _MAY_STILL_RUN, is_away=status == HTTPStatus.SERVICE_UNAVAILABLE
+    )
 
 
 def _words(status: int) -> str:
@@ -95,7 +100,7 @@ def _words(status: int) -> str:
 
 def not_sent(error: Exception) -> GaveUp:
     """Returns the error for an exception that the HTTP client raised instead of an answer."""
-    return GaveUp(unreached(error), may_still_run=not _never_arrived(error))
+    return GaveUp(unreached(error), may_still_run=not _never_arrived(error), is_away=may_arrive_later(error))
 
 
 def unreached(error: Exception) -> str:

@@ -30,11 +30,13 @@ from swarm.app.reload import Reloader
 from swarm.app.settings_mapping import secret
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
+from swarm.config.reading import overruled_tokens
 from swarm.domain.access import Me
 from swarm.domain.answers.agents import StreamingAgent, conversation_with
 from swarm.domain.errors import Unavailable
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text import secrets as text_secrets
+from swarm.domain.troubles import AUTH_PART
 from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
@@ -170,16 +172,18 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)
     running, streaming_agents = _streaming_agents(base, services, agents.hired)
+    hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
+    homes = HomeTabs(database, gateway.personal, me, operating_policy, standings, slack.names, monotonic=_elapsed)
+    slack_entry_point = _slack_entry_point(base, services, rosters, handle, hearing, homes)
     reloader = Reloader(
         settings,
         operating_policy.book,
         rosters,
+        overruled=overruled_tokens,
         introduce=streaming_agents.introduce,
         scopes=lambda: gateway.scopes,
+        use_tokens=partial(_use_tokens, gateway, slack_entry_point),
     )
-    hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
-    homes = HomeTabs(database, gateway.personal, me, operating_policy, standings, slack.names, monotonic=_elapsed)
-    slack_entry_point = _slack_entry_point(base, services, rosters, handle, hearing, homes)
     terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
     runs = AgentRuns(
@@ -189,7 +193,9 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
         why_not_start=services.run_usage.why_not_start,
     )
     return Coordinator(
-        app=_application(settings, services, slack_entry_point, hearing, figures, telemetry, terms, reloader, runs),
+        app=_application(
+            settings, services, gateway, slack_entry_point, hearing, figures, telemetry, terms, reloader, runs
+        ),
         limits=ConnectionLimits(connections=process.possible_connections(settings.http.most_connections)),
         agent_runs=runs,
         terms=terms,
@@ -215,6 +221,18 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
         telemetry=telemetry,
         lease_seconds=operating_policy.lease_seconds,
     )
+
+
+async def _use_tokens(gateway: Gateway, door: SlackEntryPoint, bot_token: str | None, app_token: str | None) -> None:
+    """Goes on with other tokens of the same app, see `UseTokens`."""
+    if bot_token:
+        await gateway.check_token(bot_token)
+    if app_token:
+        await gateway.socket_url(app_token)
+    if bot_token:
+        gateway.use_token(bot_token)
+    if app_token:
+        await door.use_app_token(app_token)
 
 
 def _services(base: _Base) -> Services:
@@ -296,6 +314,7 @@ def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[Man
 def _application(
     settings: Settings,
     services: Services,
+    gateway: Gateway,
     slack_entry_point: SlackEntryPoint,
     hearing: EventWatchdog,
     figures: FigureReader,
@@ -309,7 +328,8 @@ def _application(
     mcp = McpEntryPoint(services, identities, watcher=telemetry.watcher)
 
     def readiness() -> dict[str, bool]:
-        return {"slack": _slack_is_connected(settings, slack_entry_point) and not hearing.is_deaf}
+        is_connected = _slack_is_connected(settings, slack_entry_point) and not hearing.is_deaf
+        return {"slack": is_connected, AUTH_PART: gateway.refused_by is None}
 
     metrics = MetricsEntryPoint(
         telemetry.metrics,
@@ -329,6 +349,7 @@ def _application(
         running=[mcp.running],
         reload=reloader.reload,
         warnings=reloader.warnings,
+        troubles=lambda: gateway.troubles,
         access=Access(
             bound_to=settings.http.host,
             hosts=settings.http.allowed_hosts,

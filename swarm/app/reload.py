@@ -16,8 +16,10 @@ import structlog
 
 from swarm.app import settings_mapping
 from swarm.config import BadSettings, Settings, differences, load
+from swarm.config import secrets as config_secrets
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
 from swarm.domain.operating_policy import SETTINGS_KEPT, PolicyBook, ReloadResult
+from swarm.domain.text import secrets as text_secrets
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Rosters
 from swarm.slack.manifest import EMAIL_SCOPE, GROUPS_SCOPE
@@ -33,12 +35,18 @@ LIVE: Final = (
     "feedback",
     "reactions",
     "limits.messages_per_minute_per_user",
+    "slack.app_token",
+    "slack.bot_token",
 )
 """The keys that a reload changes, with all keys below them."""
 
 _BY_ID: Final = ".agent_id"
 _LIVE_OF_AGENTS: Final = ".suggested_prompts"
 """The key of each agent that a reload changes as well."""
+
+UseTokens = Callable[[str | None, str | None], Awaitable[None]]
+"""Goes on with another bot token and app token (None: as before). Raises ConfigurationError or Unavailable, and then
+nothing has changed."""
 
 _log = structlog.get_logger(__name__)
 
@@ -53,25 +61,30 @@ class Reloader:
         rosters: Rosters,
         *,
         read: Callable[[], Settings] = load,
+        overruled: Callable[[], Collection[str]] = tuple,
         introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
         scopes: Callable[[], frozenset[str] | None] = lambda: None,
+        use_tokens: UseTokens | None = None,
     ) -> None:
         """``introduce`` registers the coordinator's own agents, by name. ``scopes`` returns the scopes of the app's
-        token; None: unknown.
+        token; None: unknown. Without ``use_tokens`` other tokens need a restart.
         """
         self._started_with = settings
         self._in_force = settings
         self._book = book
         self._rosters = rosters
         self._read = read
+        self._overruled = overruled
         self._introduce = introduce
         self._scopes = scopes
+        self._use_tokens = use_tokens
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self) -> ReloadResult:
         """Reads the settings again and applies the reloadable ones. Raises Invalid without changing anything."""
         async with self._one_at_a_time:  # so that the settings read last take effect last
             new = await self._read_anew()
+            await self._change_tokens(new)
             changed = tuple(key for key in differences(self._in_force, new) if _is_live(key))
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
             waiting += self._derived_anew(new)
@@ -81,6 +94,19 @@ class Reloader:
                 await self._introduce({*new.remote_in_full, *new.agents.builtin})
         _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
+
+    async def _change_tokens(self, new: Settings) -> None:
+        """Goes on with other tokens of the same app. Raises Invalid, and then nothing has changed."""
+        before, after = self._in_force.slack, new.slack
+        bot_token = after.bot_token if after.bot_token != before.bot_token else None
+        app_token = after.app_token if after.app_token != before.app_token else None
+        if self._use_tokens is None or not (bot_token or app_token):
+            return
+        text_secrets.hide(config_secrets(new))
+        try:
+            await self._use_tokens(settings_mapping.secret(bot_token), settings_mapping.secret(app_token))
+        except (ConfigurationError, Unavailable) as error:
+            raise Invalid(error.message, hint=error.hint or SETTINGS_KEPT) from error
 
     def _derived_anew(self, new: Settings) -> tuple[str, ...]:
         """Returns the keys that name an agent by an id that no agent had at the start."""
@@ -116,6 +142,13 @@ class Reloader:
             if known is not None and name not in known
         ]
         found += self._missing_scopes()
+        found += [
+            (
+                name,
+                f"{name} comes from the process's environment, not from the file: change it there, and restart.",
+            )
+            for name in await asyncio.to_thread(self._overruled)
+        ]
         for key, sentence in found:
             _log.warning(sentence, action="configure", key=key)
         return tuple(sentence for _, sentence in found)

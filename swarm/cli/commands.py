@@ -30,6 +30,8 @@ app.command(slack)
 for command in (
     "operator_commands:agents",
     "operator_commands:tasks",
+    "failed_commands:inbox",
+    "failed_commands:deliveries",
     "request_commands:requests",
     "request_commands:grants",
     "request_commands:audit",

@@ -276,6 +276,15 @@ def _sources(environment: Mapping[str, str] | None, folder: Path, user_home: Pat
     }
 
 
+def overruled_tokens(folder: Path | None = None, user_home: Path | None = None) -> tuple[str, ...]:
+    """Returns Slack's tokens that a file sets to other values than the process's environment, which counts."""
+    given, *files = _sources(None, folder or Path.cwd(), user_home or Path.home()).values()
+    names = ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN")
+    return tuple(
+        name for name in names if name in given and any(file.get(name, given[name]) != given[name] for file in files)
+    )
+
+
 def _merged(sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {name: value for variables in reversed(list(sources.values())) for name, value in variables.items()}
 

@@ -59,6 +59,14 @@ class NotFound(SwarmError):
     status = 404
 
 
+class RefusedBySlack(NotFound):
+    """A read that Slack refused."""
+
+    def __init__(self, slack_code: str) -> None:
+        super().__init__(f"Slack answers {slack_code}.")
+        self.slack_code = slack_code
+
+
 class Conflict(SwarmError):
     """The current state does not allow this."""
 

@@ -138,7 +138,16 @@ class SlackSender(Protocol):
         ...
 
     async def ready(self, delivery: Delivery) -> None:
-        """Waits until Slack's limits allow this call."""
+        """Waits until Slack's limits allow this call, and Slack accepts the app's token."""
+        ...
+
+    @property
+    def refused_by(self) -> str | None:
+        """Slack's code while it refuses the app's token, and therefore every call."""
+        ...
+
+    async def token_accepted(self) -> None:
+        """Waits as long as Slack refuses the app's token."""
         ...
 
     async def deliver(self, delivery: Delivery) -> Answer:
@@ -146,8 +155,8 @@ class SlackSender(Protocol):
         ...
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
-        """Searches for a post by the swarm's key. Raises Unavailable when Slack cannot be reached, and NotFound if
-        Slack cannot answer the search.
+        """Searches for a post by the swarm's key. Raises Unavailable when Slack cannot be reached, and RefusedBySlack
+        if Slack does not allow the search.
         """
         ...
 

@@ -27,6 +27,7 @@ from swarm.services.operate.on_call import Escalations
 from swarm.services.operate.overview import Overview
 from swarm.services.operate.people import PersonalData
 from swarm.services.operate.team import Presence, TeamDirectory
+from swarm.services.outbox.resend import Resending
 from swarm.services.requests.budgets import RunUsage
 from swarm.services.requests.deciding import RequestDecisions
 from swarm.services.requests.human_requests import HumanRequests
@@ -62,6 +63,7 @@ class Services:
     messages: Messages
     explanations: Explanations
     overview: Overview
+    resending: Resending
     model_usage: ModelUsageLog
     run_logs: RunLogs
     run_usage: RunUsage
@@ -110,6 +112,7 @@ class Services:
             messages=Messages(database, operating_policy),
             explanations=Explanations(database, me.team),
             overview=Overview(database),
+            resending=Resending(database, operating_policy.reactions),
             model_usage=ModelUsageLog(database),
             run_logs=RunLogs(database, run_log_cap_bytes),
             run_usage=RunUsage(database, operating_policy, requests),

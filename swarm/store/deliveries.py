@@ -6,21 +6,34 @@ from dataclasses import dataclass, replace
 from typing import Final, TypedDict, Unpack
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Text, bindparam, func, literal_column, or_, select, update
+from sqlalchemy import ColumnElement, Integer, Text, bindparam, func, literal_column, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.deliveries import (
     DELIVERY_TRANSITIONS,
+    EPHEMERAL_SECONDS,
     Delivery,
     DeliveryKind,
     DeliveryStatus,
     DeliveryStep,
 )
 from swarm.domain.model.threads import Thread
+from swarm.domain.selections import Selection
 from swarm.domain.watchers import DeliveryStepped
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, literally, may, row_mapper
+from swarm.store.bridge.statements import (
+    AT_MOST_N,
+    PATTERN,
+    Row,
+    Statement,
+    arrive,
+    every_column,
+    literally,
+    may,
+    row_mapper,
+    selected,
+)
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents
 from swarm.store.tables.effects import deliveries
@@ -44,8 +57,8 @@ _ADD = Statement(
                 "seq",
                 status=DeliveryStatus.QUEUED.value,
                 attempts=0,
-                expires_at=None,
                 mark=None,
+                held_since=None,
                 due_at=bindparam("now"),
                 sent_ts=None,
                 error=None,
@@ -93,6 +106,12 @@ _OF_TASK = Statement(select(deliveries).where(_d.task_id == bindparam("task_id")
 _BY_STATUS = Statement(
     select(deliveries).where(_d.status == bindparam("status")).order_by(_d.seq.desc()).limit(AT_MOST_N)
 )
+_MATCHING = Statement(
+    select(_d.id)
+    .where(*selected(deliveries, _author, _d.error.like(PATTERN, escape="!")))
+    .order_by(_d.seq)
+    .limit(AT_MOST_N)
+)
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
 _OF_REQUEST = Statement(
@@ -138,7 +157,27 @@ _LOOK_LATER = Statement(
         _d.status == DeliveryStatus.UNKNOWN.value,
         _d.attempts == bindparam("seen_attempts"),
     )
-    .values(due_at=bindparam("next_due_at"), attempts=_d.attempts + 1)
+    .values(due_at=bindparam("next_due_at"), attempts=_d.attempts + bindparam("counted", type_=Integer))
+)
+# What stands behind a held post waits for the same reason, so its patience does not begin anew.
+_HOLD = Statement(
+    update(deliveries)
+    .where(
+        or_(_d.id == bindparam("delivery_id"), ~is_reaction & (_d.thread_id == bindparam("of_thread", type_=Text))),
+        _d.due_at.is_not(None),
+        _d.held_since.is_(None),
+    )
+    .values(held_since=bindparam("now"))
+)
+# For those who look at a delivery that waits because Slack refuses every call.
+_NOTE_HOLD = Statement(
+    update(deliveries)
+    .where(
+        _d.due_at.is_not(None),
+        _d.status == literally(DeliveryStatus.QUEUED),
+        _d.error.is_distinct_from(bindparam("code", type_=Text)),
+    )
+    .values(error=bindparam("code", type_=Text))
 )
 
 
@@ -161,6 +200,8 @@ def _move(step: DeliveryStep) -> Statement:
         values["ended_at"] = bindparam("now")
     if step is DeliveryStep.TAKE:
         values["attempts"] = _d.attempts + 1
+    if step is DeliveryStep.REDRIVE:
+        values |= {"attempts": 0, "expires_at": None, "ended_at": None, "held_since": None}
     if step is DeliveryStep.POSTPONE:
         values["attempts"] = _d.attempts - 1
     guard = may(_d.status, transition)
@@ -216,9 +257,9 @@ def add(
 
     A silent thread gets no delivery, except one that answers a person (``even_if_silent``).
 
-    The delivery never expires; `swarm.store.reactions` queues reactions, which do. ``closing`` is the part below a text
-    and needs the ``place`` of the answer; an answer without a run is named after this delivery. ``to`` is a person, for
-    a direct message, or another channel.
+    Only a post that one person sees expires; reactions, which `swarm.store.reactions` queues, do, too. ``closing`` is
+    the part below a text and needs the ``place`` of the answer; an answer without a run is named after this delivery.
+    ``to`` is a person, for a direct message, or another channel.
     """
     if thread.is_silent and not even_if_silent:
         return None
@@ -235,6 +276,7 @@ def add(
         thread_ts=thread.thread_ts if kind in _IN_THREAD and to is None else None,
         text=text,
         closing=_below_text(closing, place),
+        expires_at=tx.now + EPHEMERAL_SECONDS * SECOND if columns.get("person") else None,
         now=tx.now,
         **given,
     )
@@ -352,10 +394,23 @@ def move(
     return moved
 
 
-def postpone_look(tx: Transaction, row: Row, seconds: float) -> None:
-    """Counts a failed lookup as an attempt and schedules the next one."""
+def postpone_look(tx: Transaction, row: Row, seconds: float, *, counts: bool = True) -> None:
+    """Schedules the next lookup after a failed one, which usually counts as an attempt."""
     next_due_at = tx.now + int(seconds * SECOND)
-    _LOOK_LATER.run(tx, delivery_id=row["id"], seen_attempts=row["attempts"], next_due_at=next_due_at)
+    _LOOK_LATER.run(
+        tx, delivery_id=row["id"], seen_attempts=row["attempts"], next_due_at=next_due_at, counted=int(counts)
+    )
+
+
+def hold(tx: Transaction, row: Row) -> None:
+    """Records that a refusal makes a delivery wait, and with a post what stands behind it in its thread."""
+    is_post = row["kind"] != DeliveryKind.REACTION
+    _HOLD.run(tx, delivery_id=row["id"], of_thread=row["thread_id"] if is_post else None, now=tx.now)
+
+
+def note_hold(tx: Transaction, code: str) -> None:
+    """Records in all waiting deliveries why they wait."""
+    _NOTE_HOLD.run(tx, code=code)
 
 
 def count_open(tx: Transaction) -> int:
@@ -386,6 +441,12 @@ def of_request(tx: Transaction, request_id: str) -> list[Row]:
 def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:
     """Returns the newest deliveries, optionally with one status."""
     return _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
+
+
+def matching(tx: Transaction, selection: Selection, limit: int) -> list[str]:
+    """Returns the ids of the deliveries of a selection, oldest first. The reason is that of the last attempt."""
+    found = _MATCHING.all(tx, **selection.params, n=limit)
+    return [row["id"] for row in found]
 
 
 def delivery(row: Row) -> Delivery:

@@ -123,6 +123,18 @@ _EXPIRE_LATE = Statement(
 )
 
 
+_RENEW_ENDS = Statement(
+    update(tables.deliveries)
+    .where(
+        _d.due_at.is_not(None),
+        _d.mark == Mark.END.value,
+        _d.expires_at < bindparam("until"),
+        or_(bindparam("are_all") == literal(1), ~is_first(earlier.c.kind != DeliveryKind.REACTION.value)),
+    )
+    .values(expires_at=bindparam("until"))
+)
+
+
 class Reaction(NamedTuple):
     """A reaction on a message. Without an ``emoji``, it was disabled by the operator."""
 
@@ -216,6 +228,11 @@ def expire_late(tx: Transaction) -> int:
     if count:
         tx.note(ReactionsExpired(count=count))
     return count
+
+
+def renew_ends(tx: Transaction, *, are_all: bool) -> None:
+    """Lets waiting end marks expire later: all, or only those of threads in which a post waits before them."""
+    _RENEW_ENDS.run(tx, are_all=int(are_all), until=tx.now + END_MARK_SECONDS * SECOND)
 
 
 def _key(team: str, channel: str, ts: str, emoji: str) -> str:

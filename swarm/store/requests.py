@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import BigInteger, ColumnElement, Text, bindparam, delete, exists, func, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
+from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import UNDER_WAY
 from swarm.domain.model.requests import (
     REQUEST_TRANSITIONS,
@@ -42,6 +43,7 @@ from swarm.store.bridge.statements import (
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
 from swarm.store.tables import agents
+from swarm.store.tables.effects import deliveries
 from swarm.store.tables.requests import request_answers, request_drafts, requests
 from swarm.store.tables.runs import runs
 from swarm.store.tables.work import inbox_messages, leases, tasks
@@ -111,7 +113,21 @@ _given_threads = given(thread_id=Text)
 _THREADS_WITH_OPEN = Statement(
     select(_r.thread_id).distinct().join(_given_threads, _given_threads.c.thread_id == _r.thread_id).where(_is_open)
 )
-_is_expired = _is_open & (_r.expires_at <= bindparam("now"))
+_card = deliveries.c
+_cards = exists().where(_card.request_id == _r.id, _card.kind == literally(DeliveryKind.POST))
+# The time counts from when the card is shown, so it does not run out while Slack does not accept the card.
+_is_seen = _cards.where(_card.sent_ts.is_not(None))
+_is_unseen = _cards.where(_card.due_at.is_not(None), _card.error.is_not(None)) & ~_is_seen
+_is_expired = _is_open & (_r.expires_at <= bindparam("now")) & ~_is_unseen
+_BEGIN_TO_EXPIRE = Statement(
+    update(requests)
+    .where(
+        _r.id == bindparam("request_id"),
+        _r.expires_at.is_not(None),
+        ~_is_seen,
+    )
+    .values(expires_at=bindparam("new_expires_at", type_=BigInteger))
+)
 _is_sent = _r.resume == literally(ResumeStatus.SENT)
 _is_to_tell = _r.tell_at <= bindparam("now")
 _TOLD = Statement(
@@ -230,6 +246,14 @@ def add(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[HumanReques
     if added:
         _record(tx, "request.ask", request)
     return request, bool(added)
+
+
+def begin_to_expire(tx: Transaction, request_id: str) -> None:
+    """Counts the time of a request from now on, unless one of its cards was shown before."""
+    row = _GET.first(tx, id=request_id)
+    seconds = _QUESTION.validate_json(row["payload"]).expires_seconds if row else None
+    if seconds is not None:
+        _BEGIN_TO_EXPIRE.run(tx, request_id=request_id, new_expires_at=tx.now + int(seconds * SECOND))
 
 
 def get(tx: Transaction, request_id: str) -> HumanRequest | None:

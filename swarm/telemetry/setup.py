@@ -199,6 +199,13 @@ class WatchedSender:
     async def ready(self, delivery: Delivery) -> None:
         await self._slack.ready(delivery)
 
+    @property
+    def refused_by(self) -> str | None:
+        return self._slack.refused_by
+
+    async def token_accepted(self) -> None:
+        await self._slack.token_accepted()
+
     async def deliver(self, delivery: Delivery) -> Answer:
         begun = time.perf_counter()
         answer = await self._slack.deliver(delivery)

@@ -96,7 +96,7 @@ async def test_a_broken_agent_has_one_end_in_words_for_people(name: str, server:
     server.on("/", *steps)
     server.on("/elsewhere", *answering("you should not be here"))
     events = await run(server.url)
-    assert events[-1] == Broken(reason=reason)
+    assert events[-1] == Broken(reason=reason, is_away=name == "503")
     assert not [event for event in events[:-1] if isinstance(event, Broken | Failed | Finished | Cancelled)]
     assert text_of(events) == ("so far" if steps[1 : 1 + len(SAID)] == SAID else "")
     assert [request.path for request in server.requests] == ["/"], "it is asked once, and nobody else is"
@@ -245,7 +245,7 @@ async def test_nobody_at_the_address_is_tried_for_a_while() -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         begun = asyncio.get_running_loop().time()
-        assert await run(url) == [Broken(reason="it cannot be reached")]
+        assert await run(url) == [Broken(reason="it cannot be reached", is_away=True)]
         assert asyncio.get_running_loop().time() - begun > 0.2
 
 
@@ -291,7 +291,7 @@ async def _all(agent: Any) -> list[Any]:
     ],
 )
 async def test_an_address_that_leads_nowhere(url: str, reason: str) -> None:
-    assert await run(url) == [Broken(reason=reason)]
+    assert await run(url) == [Broken(reason=reason, is_away="unknown" in reason)]
 
 
 async def test_other_runs_do_not_notice_an_agent_that_floods(server: AguiServer) -> None:

@@ -150,6 +150,9 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "POST /agents/{agent}/rotate": Entry(gets=OPERATORS),
     "GET /inbox": Entry(gets=OPERATORS, sees=OPERATOR),
     "POST /inbox/{inbox_message_id}/redrive": Entry(gets=statuses(operator=409)),
+    "POST /inbox/redrive": Entry(gets=OPERATORS, body={"where": {}, "dry_run": True}),
+    "POST /deliveries/resend": Entry(gets=OPERATORS, body={"where": {}, "dry_run": True}),
+    "POST /deliveries/{delivery_id}/resend": Entry(gets=statuses(operator=404)),
     "GET /threads/{thread_id}": Entry(gets=OPERATORS, sees=OPERATOR),
     "GET /deliveries": Entry(gets=OPERATORS, sees=OPERATOR),
     "GET /feedback": Entry(gets=OPERATORS, sees=OPERATOR),
@@ -298,6 +301,7 @@ async def asked(scene: Scene, route: str, entry: Entry, caller: str) -> httpx2.R
         "inbox_message_id": scene.ids["message"],
         "request_id": scene.ids["request"],
         "grant_id": "01a20a5e-c3ce-703e-a2ab-ea2e47e3e2d6",
+        "delivery_id": "01a20a5e-c3ce-703e-a2ab-ea2e47e3e2d6",
         "person": "UNOBODY1",
     }
     url = path.format(**stands) + ("?" + entry.query.format(**scene.ids) if entry.query else "")

@@ -154,11 +154,11 @@ async def test_what_failed_is_an_error_with_its_code(doors: WatchedDoors, lea: V
     await lea.tool("slack-reply", "an-old-lease", inbox_message_id=trigger["id"], message="hi")
     refused = spans.of(trigger["id"])["tool slack-reply"]
     assert (refused.status.status_code, refused.status.description) == (StatusCode.ERROR, "lease_lost")
-    doors.world.slack.script.append(refuses("not_in_channel"))
+    doors.world.slack.script.append(refuses("restricted_action"))
     await answers(lea, trigger)
     await doors.world.send()
     lost = spans.of(trigger["id"])["deliver post"]
-    assert (lost.status.status_code, lost.status.description) == (StatusCode.ERROR, "not_in_channel")
+    assert (lost.status.status_code, lost.status.description) == (StatusCode.ERROR, "restricted_action")
 
 
 async def test_calls_that_are_about_nothing_have_traces_of_their_own(

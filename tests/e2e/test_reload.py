@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.processes import Processes
 from tests.support.stage import Stage
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("CHAN-01")
 
@@ -81,6 +82,40 @@ async def test_the_command_says_what_came_of_it(stage: Stage) -> None:
     assert said.startswith("swarm: agents.default")
     assert "The old ones stay." in said
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.req("OPS-15")
+async def test_a_new_token_by_reload_is_enough(processes: Processes, http: httpx2.AsyncClient) -> None:
+    """The app was installed anew, so Slack refuses the tokens that the coordinator has started with."""
+    stage = Stage(processes)
+    tokens = "slack: {{bot_token: {bot}, app_token: {app}}}"
+    first = tokens.format(bot=stage.tokens["SLACK_BOT_TOKEN"], app=stage.tokens["SLACK_APP_TOKEN"])
+    stage.settings |= {"SLACK_BOT_TOKEN": "", "SLACK_APP_TOKEN": ""}
+    write(stage, first)
+    await stage.start_twin()
+    await stage.start_coordinator()
+    lead, person = stage.visitor(http, await stage.register(http, "lead")), stage.person(http)
+    await lead.poll(wait_seconds=0)
+    ts = await person.say("@swarm one")
+    (trigger,) = await lead.poll(wait_seconds=30)
+    new = {"bot_token": "xoxb-new-token", "app_token": "xapp-new-token", "signing_secret": "a-signing-secret"}
+    await person.ask("POST", "seed", json={"apps": [{"name": "swarm", **new}]})
+    await lead.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=trigger["id"], message="here")
+
+    async def is_refused() -> bool:
+        return (await http.get(f"{stage.base}/readyz")).json()["checks"]["slack_token"] is False
+
+    await wait_until(is_refused, what="Slack refuses the token")
+    operator = stage.visitor(http)
+    write(stage, tokens.format(bot="xoxb-wrong-token", app="xapp-new-token"))
+    refused = await operator.ask("POST", "/reload")
+    assert (refused.status_code, "does not accept" in refused.text) == (422, True)
+    write(stage, tokens.format(bot="xoxb-new-token", app="xapp-new-token"))
+    assert (await operator.post("/reload"))["changed"] == ["slack.bot_token", "slack.app_token"]
+    await person.until(ts, lambda seen: seen.answers == ("here",))
+    again = await person.say("@swarm two")
+    (trigger,) = await lead.poll(wait_seconds=30)
+    assert trigger["inbox_messages"][0]["ts"] == again
 
 
 _AT_TERMINAL = """

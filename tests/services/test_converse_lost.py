@@ -10,13 +10,13 @@ import pytest
 
 from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.calls import CloseStream, OpenStream
-from swarm.domain.button_actions import (
-    RETRY_RUN_ACTION,
-)
+from swarm.domain.answers.events import Broken, TextDelta
+from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
+from swarm.domain.model.threads import SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.system_messages import QUEUED_TEXT
 from swarm.services.runs import answer_run, event_sources, run_ends, streaming_agents
@@ -24,7 +24,7 @@ from swarm.services.runs.run_ends import RESTARTED, RESTARTED_TEXT
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from tests.support.conversing import begun, press, pressed, status
-from tests.support.live import FakeLive, Gate, Scripted, Show, hired, playing, says, show
+from tests.support.live import FakeLive, Gate, Scripted, Show, ends, hired, playing, says, show
 from tests.support.tasks import asked_and_handed
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World
@@ -55,6 +55,49 @@ async def test_a_message_for_an_agent_that_is_away_waits_for_it_and_the_thread_i
         ada.reachable = True
         await show.over(root)
     assert [message.text for message in ada.inputs[0].messages] == ["hello", "are you there?"]
+
+
+@pytest.mark.req("OPS-15", "LOOP-13")
+async def test_what_did_not_reach_an_agent_waits_in_order_with_one_notice_and_is_served_when_it_is_back(
+    world: World,
+) -> None:
+    away = ends(Broken(reason="it cannot be reached", is_away=True))
+    ada = Scripted()
+    ada.scripts.extend([away, away])
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} hello")
+        await wait_until(lambda: was_released(world, 1), what="the first message waits")
+        await world.says("are you there?", thread=root)
+        await world.later(5)
+        await wait_until(lambda: was_released(world, 2), what="both wait")
+        await world.send()
+        assert [post for post in world.slack.posts if "queued" in post] == world.slack.posts
+        assert len(world.slack.posts) == 1
+        assert "x" not in {emoji for _, emoji in world.slack.reactions}
+        assert show.live.of(root) == []
+        await world.later(60)
+        await wait_until(lambda: answered(world, root), what="it is answered")
+    assert [message.text for message in ada.inputs[-1].messages] == ["hello", "are you there?"]
+
+
+@pytest.mark.req("LOOP-13")
+async def test_an_agent_that_is_lost_after_it_was_reached_fails_as_before(world: World) -> None:
+    ada = Scripted(says("Half of it"))
+    ada.scripts.append(ends(TextDelta(text="Half", message_id="1"), Broken(reason="it hung up", is_away=True)))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} hello")
+        (run,) = await show.over(root)
+    assert run.status is RunStatus.FAILED
+
+
+async def was_released(world: World, times: int) -> bool:
+    rows = await world.rows("SELECT reason FROM history WHERE change = 'inbox.release'")
+    assert {row["reason"] for row in rows} <= {"it cannot be reached"}
+    return len(rows) >= times
+
+
+async def answered(world: World, root: SlackMessage) -> bool:
+    return await status(world, root) is InboxStatus.RESPONDED
 
 
 # Leases, and the office, lost in the middle

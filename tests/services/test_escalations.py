@@ -219,6 +219,8 @@ async def fails(world: World, agent: Agent) -> None:
     while triggers := await world.poll(agent):
         tokens = [trigger.lease_token for trigger in triggers]
         await world.services.work.finish(agent, tokens, FinishOutcome.FAILED, "it cannot be read")
+        await world.later(60)
+        await world.is_here(agent)
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -379,6 +379,8 @@ async def test_a_lost_lease_keeps_the_instruction(world: World) -> None:
     await because(world, answer, Reason.BRIEFER, key="2")
     lost = await world.only(lead)
     await world.services.work.finish(lead, [lost.lease_token], FinishOutcome.FAILED, "it broke")
+    await world.later(60)
+    await world.is_here(lead)
     again = await world.only(lead)
     assert (again.attempt, again.instruction) == (2, INSTRUCTIONS[Reason.BRIEFER])
 
@@ -442,6 +444,8 @@ async def test_a_retried_task_comes_with_the_prefix_before_it(world: World) -> N
         run = await begun(world, worker, work)
         await world.database.write(runs.end, run.id, RunStep.FAIL, "it broke")
         await world.services.work.finish(worker, [work.lease_token], FinishOutcome.FAILED, "it broke")
+        await world.later(60)
+        await world.is_here(worker)
     assert await world.buttons.press(pressed(RETRY_RUN_ACTION, run.id, key="1")) is None
     again = await work_of(world, worker)
     assert again.instruction == RETRY_PREFIX

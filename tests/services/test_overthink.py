@@ -371,6 +371,7 @@ async def test_a_sure_reply_is_shown_without_its_markers(qa: World) -> None:
 async def fails_often(world: World, lead: Agent, trigger: Trigger) -> None:
     for _ in range(MAX_MESSAGE_ATTEMPTS):
         await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.FAILED, "no")
+        await world.later(60)
         trigger = next(iter(await world.poll(lead)), trigger)
 
 

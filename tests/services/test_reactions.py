@@ -216,6 +216,7 @@ async def test_an_end_mark_may_wait_for_a_quarter_of_an_hour(world: World, late_
     lead = await world.lead()
     await world.says(f"{BOT} hello")
     await world.answers(lead, await world.only(lead), "hello")
+    await world.change("UPDATE deliveries SET status = 'sent', due_at = NULL WHERE kind = 'post'")
     world.clock.advance(late_seconds)
     await world.send()
     assert await world.rows("SELECT text, status FROM deliveries WHERE kind = 'reaction' ORDER BY seq") == [

@@ -14,7 +14,7 @@ from swarm.app import settings_mapping
 from swarm.app.reload import Reloader
 from swarm.config import Settings, load
 from swarm.domain.channel_policy import SuggestedPrompt
-from swarm.domain.errors import Invalid
+from swarm.domain.errors import ConfigurationError, Invalid
 from swarm.domain.model.threads import ChannelType
 from swarm.services.intake.ingest import Ingest
 from swarm.services.outbox.deliver import OutboxSender
@@ -289,3 +289,32 @@ async def test_an_unforeseen_error_does_not_end_the_process_either(operator: Ope
     await wait_until(left, lambda count: count == 0)
     assert not obeying.done()
     obeying.cancel()
+
+
+@pytest.mark.req("OPS-15")
+async def test_other_tokens_are_used_once_slack_accepts_them_and_refused_otherwise(
+    world: World, tmp_path: Path
+) -> None:
+    operator = Operator(world, tmp_path)
+    used: list[tuple[str | None, str | None]] = []
+
+    async def use(bot_token: str | None, app_token: str | None) -> None:
+        if bot_token == "xoxb-of-another-team":
+            raise ConfigurationError("another team")
+        used.append((bot_token, app_token))
+
+    first = "slack: {bot_token: xoxb-first-token, app_token: xapp-first-token}"
+    operator.written(first)
+    operator.reloader = Reloader(
+        operator.read(), operator.book, operator.rosters, read=operator.read, use_tokens=use,
+        overruled=lambda: ("SLACK_BOT_TOKEN",),
+    )  # fmt: skip
+    assert await operator.reloads(first) == ()
+    assert await operator.reloads(first.replace("xoxb-first", "xoxb-second")) == ("slack.bot_token",)
+    assert used == [("xoxb-second-token", None)]
+    with pytest.raises(Invalid, match="another team"):
+        await operator.reloads(first.replace("xoxb-first-token", "xoxb-of-another-team"))
+    operator.written(first.replace("xapp-first", "xapp-second"))
+    reloaded = await operator.reloader.reload()
+    assert (reloaded.needs_restart, used[1:]) == ((), [("xoxb-first-token", "xapp-second-token")])
+    assert "restart" in reloaded.doubts[-1]

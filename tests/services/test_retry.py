@@ -78,6 +78,7 @@ async def test_a_message_that_was_tried_too_often_may_be_tried_as_often_again(wo
     root, run = await asked(world, lead)
     for _ in range(MAX_MESSAGE_ATTEMPTS - 1):
         await world.database.write(lose, run.lease_token, LeaseEnd.FAILED, "it broke", world.operating_policy)
+        await world.later(60)
         await world.database.write(runs.end, run.id, RunStep.ABANDON)
         run = await begun(world, lead, await world.only(lead))
     await failed(world, run)
@@ -192,6 +193,8 @@ async def test_a_task_that_was_given_up_is_run_again_and_a_cancelled_one_is_not(
         run = await begun(world, worker, work)
         await world.database.write(runs.end, run.id, RunStep.FAIL, "it broke")
         await world.services.work.finish(worker, [work.lease_token], FinishOutcome.FAILED, "it broke")
+        await world.later(60)
+        await world.is_here(worker)
     assert await status_of(world, handed.task_id) is TaskStatus.DEAD
     buttons = world.buttons
     assert await buttons.press(press(run)) is None

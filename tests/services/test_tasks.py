@@ -109,6 +109,8 @@ async def test_what_depends_on_a_dead_task_fails_since_nobody_should_wait_for_an
     second = await world.services.tasks.create(None, brief("Count.", depends_on=[first.id]), agent="worker")
     for _ in range(MAX_MESSAGE_ATTEMPTS):
         await world.services.work.finish(worker, [(await world.only(worker)).lease_token], FinishOutcome.FAILED)
+        await world.later(60)
+        await world.is_here(worker)
     await world.sweep()
     assert [await status_of(world, made.id) for made in (first, second)] == [TaskStatus.DEAD, TaskStatus.FAILED]
 
@@ -285,6 +287,9 @@ async def test_a_task_that_is_given_again_does_not_take_the_thread_from_a_newer_
     if how == "redriven":
         for _ in range(MAX_MESSAGE_ATTEMPTS):
             await world.services.work.finish(a, [(await world.only(a)).lease_token], FinishOutcome.FAILED)
+            await world.later(60)
+            await world.is_here(a)
+            await world.is_here(b)
     else:
         await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'a'")
         await world.sweep()
@@ -311,6 +316,8 @@ async def test_a_task_that_is_given_again_takes_no_thread_that_a_newer_task_of_t
     old = await asked_and_handed(world, lead, worker, priority=60)
     for _ in range(MAX_MESSAGE_ATTEMPTS):
         await world.services.work.finish(worker, [(await world.only(worker)).lease_token], FinishOutcome.FAILED)
+        await world.later(60)
+        await world.is_here(worker)
     new = await asked_and_handed(world, lead, worker, thread=old.root)
     await world.services.tasks.redrive(old.task_id)
     run = await work_of(world, worker)
@@ -378,6 +385,8 @@ async def test_a_task_that_is_lost_five_times_is_set_aside_and_redriven_with_its
         run = await world.only(worker)
         assert run.attempt == attempt
         await world.services.work.finish(worker, [run.lease_token], FinishOutcome.FAILED, "it crashed")
+        await world.later(60)
+        await world.is_here(worker)
     assert await status_of(world, handed.task_id) is TaskStatus.DEAD
     assert await owner_of(world, handed.root) == lead.id
     assert await news_of(world, lead) == ["task_finished"]

@@ -17,6 +17,7 @@ from mcp_types import CallToolResult
 from starlette.types import ASGIApp
 
 from swarm.domain.model.agents import Role
+from swarm.domain.troubles import SlackTrouble
 from swarm.entrypoints.http.agents_api import Warnings, no_warnings
 from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.http.operator_api import Reload
@@ -129,6 +130,7 @@ class Doors:
     base: str
     http: httpx2.AsyncClient
     ready: dict[str, bool]
+    troubles: list[SlackTrouble]
     operator: Visitor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -210,7 +212,7 @@ async def open_doors(
     world: World, wakeups: WatchedWakeups, reload: Reload | None = None, warnings: Warnings = no_warnings
 ) -> AsyncIterator[Doors]:
     """A world with its doors open."""
-    ready = {"slack": True}
+    ready, troubles = {"slack": True}, list[SlackTrouble]()
     identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
     mcp = McpEntryPoint(world.services, identities)
     app = create_app(
@@ -221,9 +223,10 @@ async def open_doors(
         running=[mcp.running],
         reload=reload,
         warnings=warnings,
+        troubles=lambda: troubles,
     )
     async with serving(app) as base, http_client(timeout=PATIENCE_SECONDS * 2) as http:
-        yield Doors(world=world, wakeups=wakeups, base=base, http=http, ready=ready)
+        yield Doors(world=world, wakeups=wakeups, base=base, http=http, ready=ready, troubles=troubles)
         wakeups.close()  # as at every shutdown: those who wait are answered first
 
 

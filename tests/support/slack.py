@@ -62,6 +62,8 @@ class FakeSlack:
     groups_asked: list[str] = field(default_factory=list)
     hidden_groups: set[str] = field(default_factory=set)  # of which Slack says that it does not show them
     go_on: asyncio.Event | None = None  # calls wait for it before they are answered
+    refused_by: str | None = None  # the code with which it refuses the token
+    token_is_good: asyncio.Event = field(default_factory=asyncio.Event)  # for those who wait meanwhile
 
     @property
     def posts(self) -> list[str]:
@@ -83,11 +85,16 @@ class FakeSlack:
 
     async def ready(self, delivery: Delivery) -> None:
         self.slots.append(delivery)
+        await self.token_accepted()
         if self.held_up & {delivery.kind, delivery.channel}:
             await asyncio.Event().wait()
         if self.reactions_leave and delivery.kind is DeliveryKind.REACTION:
             await self.reactions_leave.wait()
         await asyncio.sleep(0)
+
+    async def token_accepted(self) -> None:
+        while self.refused_by:
+            await self.token_is_good.wait()
 
     async def deliver(self, delivery: Delivery) -> Answer:
         self.calls.append(delivery)

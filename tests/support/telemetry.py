@@ -110,5 +110,7 @@ async def watched_doors(
         )
         measured = Measured(app, metrics, plain_paths=app.plain_paths)
         async with serving(measured) as base, http_client(timeout=PATIENCE_SECONDS * 2) as http:
-            yield WatchedDoors(world=world, wakeups=wakeups, base=base, http=http, ready=ready, metrics=metrics)
+            yield WatchedDoors(
+                world=world, wakeups=wakeups, base=base, http=http, ready=ready, troubles=[], metrics=metrics
+            )
             wakeups.close()

@@ -133,6 +133,7 @@ async def whole(
         measured = bootstrap._application(
             settings,
             world.services,
+            gateway,
             SlackEntryPoint(gateway, _ignored, signing_secret=SETTINGS["SLACK_SIGNING_SECRET"]),
             EventWatchdog(database, gateway, ME),
             FigureReader(database, operating_policy),

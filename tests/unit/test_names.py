@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.domain.access import Person, UserGroup
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import RefusedBySlack, Unavailable
 from swarm.domain.model.threads import AuthorKind, ChannelType
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing import names
 from swarm.slack.outgoing.gateway import ChannelInfo
 from swarm.slack.outgoing.names import FACTS_FRESH_SECONDS, FRESH_SECONDS, MEMBERS_FRESH_SECONDS, RETRY_SECONDS, Names
-from swarm.slack.outgoing.web_api import RefusedBySlack
 
 pytestmark = pytest.mark.req("LOOP-03")
 

@@ -14,8 +14,7 @@ MEANINGS = {
     Meaning.TOO_LONG: ["msg_too_long", "msg_blocks_too_long", "msg_blocks_too_many"],
     Meaning.STOPPED: ["stopped_by_user"],
     Meaning.MESSAGE_GONE: ["message_not_found", "message_not_owned_by_app", "cant_update_message", "block_mismatch"],
-    Meaning.PLACE_GONE: [
-        "account_inactive",
+    Meaning.NOT_HERE: [
         "channel_not_found",
         "invalid_thread_ts",
         "is_archived",
@@ -23,7 +22,6 @@ MEANINGS = {
         "restricted_action",
         "restricted_action_thread_locked",
         "thread_not_found",
-        "token_revoked",
     ],
     Meaning.NO_STREAMS: [
         "channel_type_not_supported",

@@ -69,7 +69,7 @@ class AguiAgent:
         try:
             return await self._invoke(run_input, self._agent.invoke_seconds)
         except GaveUp as error:
-            return self._broken(run_input, error.reason)
+            return self._broken(run_input, error)
         except Exception:  # noqa: BLE001 - logged there; whoever waits for the run needs its end
             return self._our_fault(run_input)
 
@@ -114,7 +114,7 @@ class AguiAgent:
                 yield event
         except GaveUp as error:
             is_left = error.may_still_run
-            yield self._broken(run_input, error.reason)
+            yield self._broken(run_input, error)
         except Exception:  # noqa: BLE001 - logged there; whoever waits for the run needs its end
             yield self._our_fault(run_input)
         finally:
@@ -136,15 +136,15 @@ class AguiAgent:
         finally:
             await response.aclose()
 
-    def _broken(self, run_input: RunInput, reason: str) -> Broken:
+    def _broken(self, run_input: RunInput, error: GaveUp) -> Broken:
         _log.warning(
             "A run was interrupted.",
             action="agent_broken",
             agent=self._agent.name,
             run_id=run_input.agui_run_id,
-            reason=reason,
+            reason=error.reason,
         )
-        return Broken(reason=reason)
+        return Broken(reason=error.reason, is_away=error.is_away)
 
     def _our_fault(self, run_input: RunInput) -> Broken:
         _log.exception("A run failed.", action="agent_failed", agent=self._agent.name, run_id=run_input.agui_run_id)

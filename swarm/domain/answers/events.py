@@ -159,6 +159,7 @@ class Broken:
 
     reason: str
     comes_again: bool = False  # the work is handed out again automatically
+    is_away: bool = False  # the request has not reached the agent, which may be back later
 
 
 AgentEvent = (

@@ -262,7 +262,8 @@ def _moments(live: Live) -> list[float]:
 
 
 def _next(live: Live, now: float) -> Step:
-    if live.outcome and ((live.gives_up and live.page is None) or now >= live.over_at + GIVE_UP_SECONDS):
+    is_late = live.outcome is not None and not live.held and now >= live.over_at + GIVE_UP_SECONDS
+    if live.outcome and ((live.gives_up and live.page is None) or is_late):
         return end_display(live)
     if live.page is None:
         return _begin(live, now)

@@ -26,7 +26,16 @@ from swarm.domain.answers.calls import (
 from swarm.domain.answers.events import RunFailed, RunStopped
 from swarm.domain.answers.sending import end_display, without_page
 from swarm.domain.answers.state import AnswerPage, Flight, Live, PageMode, is_visible, join, seal
-from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
+from swarm.domain.model.deliveries import (
+    ACCESS_CODES,
+    PLACE_CODES,
+    TOKEN_CODES,
+    Answer,
+    DeliveryAccepted,
+    DeliveryRefused,
+    InDoubt,
+    NotSent,
+)
 
 
 class Meaning(StrEnum):
@@ -36,7 +45,7 @@ class Meaning(StrEnum):
     TOO_LONG = "too_long"  # the message is full: the remaining text belongs in another one
     STOPPED = "stopped"  # a person pressed Slack's own Stop: only closing the stream is still allowed
     MESSAGE_GONE = "message_gone"  # deleted, or no longer editable: the remaining text belongs in another one
-    PLACE_GONE = "place_gone"  # the app cannot write in this thread
+    NOT_HERE = "not_here"  # the app cannot write in this thread, at least now: queued posts wait, or tell of the loss
     NO_STREAMS = "no_streams"  # no streams here, or not for this person: posts may still work
     OTHER = "other"  # a mistake in the call, or an unknown code
 
@@ -53,38 +62,31 @@ _MESSAGE_GONE: Final = frozenset(
     }
 )
 
-_PLACE_GONE: Final = frozenset(
-    {
+_NOT_HERE: Final = (
+    PLACE_CODES
+    | ACCESS_CODES
+    | {
         "access_denied",
         "accesslimited",
-        "account_inactive",
         "cannot_reply_to_message",
-        "channel_not_found",
-        "ekm_access_denied",
         "external_channel_migrating",
-        "invalid_auth",
         "invalid_thread_ts",
-        "is_archived",
         "is_inactive",
         "message_limit_exceeded",
         "messages_tab_disabled",
         "no_permission",
-        "not_authed",
         "not_authorized",
-        "not_in_channel",
-        "org_login_required",
         "restricted_action",
         "restricted_action_non_threadable_channel",
         "restricted_action_read_only_channel",
         "restricted_action_thread_locked",
         "restricted_action_thread_only_channel",
-        "team_access_not_granted",
         "thread_not_found",
-        "token_expired",
-        "token_revoked",
         "two_factor_setup_required",
     }
 )
+
+_THREAD_GONE: Final = frozenset({"cannot_reply_to_message", "invalid_thread_ts", "thread_not_found"})
 
 _NO_SUCH_METHOD: Final = frozenset(
     {
@@ -120,7 +122,7 @@ _MEANINGS: Final = {
     "stopped_by_user": Meaning.STOPPED,
     **dict.fromkeys(_TOO_LONG, Meaning.TOO_LONG),
     **dict.fromkeys(_MESSAGE_GONE, Meaning.MESSAGE_GONE),
-    **dict.fromkeys(_PLACE_GONE, Meaning.PLACE_GONE),
+    **dict.fromkeys(_NOT_HERE, Meaning.NOT_HERE),
     **dict.fromkeys(_NO_SUCH_METHOD | _NOT_FOR_THIS_ONE, Meaning.NO_STREAMS),
 }
 
@@ -157,7 +159,7 @@ def take_result(live: Live, answer: Answer, now: float) -> Step:
     assert flight is not None  # results belong to the call in flight
     match answer:
         case DeliveryAccepted(ts=ts):
-            return _accepted(replace(live, doubts=0, unsent=0), flight, ts, now)
+            return _accepted(replace(live, doubts=0, unsent=0, held=False), flight, ts, now)
         case NotSent(reason=reason, retry_after_seconds=seconds):
             return _unsent(_undone(live, flight), reason, seconds, now), ()
         case InDoubt():
@@ -264,6 +266,8 @@ def _repeated_later(live: Live, now: float) -> Live:
 
 def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
     """Waits before the next call: as long as Slack's limit requires, otherwise with growing pauses."""
+    if reason in TOKEN_CODES:  # the next slot is granted once Slack accepts the token again
+        return replace(live, held=True)
     if reason == _RATE_LIMITED:
         return replace(live, not_before=now + max(seconds, _PAUSE_SECONDS))
     pause = min(max(seconds, _PAUSE_SECONDS) * 2**live.unsent, _LONGEST_PAUSE_SECONDS)
@@ -291,8 +295,10 @@ def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
             return _stopped(live, flight, now)
         case Meaning.MESSAGE_GONE:
             return _message_gone(live, flight, now)
-        case Meaning.PLACE_GONE:
-            return _place_gone(live, flight, error, now)
+        case Meaning.NOT_HERE if error in _THREAD_GONE:
+            return _thread_gone(live, flight, error, now)
+        case Meaning.NOT_HERE:
+            return replace(without_page(_undone(live, flight)), gives_up=True), ()
         case Meaning.NO_STREAMS | Meaning.OTHER:
             return _useless(_undone(live, flight), flight)
 
@@ -306,10 +312,10 @@ def _close_again(live: Live, now: float) -> Live:
 
 
 def _expired(live: Live, flight: Flight, now: float) -> Step:
-    """Handles a stream that Slack has ended. The accepted text stays; the rest goes into another message or an
-    update.
+    """Handles a stream that Slack has ended. The accepted text stays; the rest goes into another message, or into an
+    update if the stream was ended while Slack refused the token.
     """
-    if not isinstance(flight.call, CloseStream):
+    if not isinstance(flight.call, CloseStream) and not (live.held and isinstance(flight.call, AppendStream)):
         return without_page(_undone(live, flight)), ()
     is_ours = flight.page_before is not None and flight.page_before.may_be_last
     page = replace(_in_doubt(flight, now), is_sealed=True, may_be_last=is_ours)
@@ -357,8 +363,8 @@ def _message_gone(live: Live, flight: Flight, now: float) -> Step:
     return replace(live, queue=()), commands
 
 
-def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
-    """Handles a thread that accepts no more messages: the answer ends silently. Unsent text makes the run a failure."""
+def _thread_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
+    """Handles a thread that is gone for good: the answer ends silently. Unsent text makes the run a failure."""
     live = _undone(live, flight)
     hang: tuple[Command, ...] = () if live.outcome else (HangUp(),)
     if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):

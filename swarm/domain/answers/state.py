@@ -282,6 +282,7 @@ class Live:
     doubts: int = 0  # consecutive calls with unknown outcomes about an existing message
     unsent: int = 0  # consecutive calls that did not reach Slack
     spread: float = 1.0  # factor for pauses, different for each answer, so that retries are spread over time
+    held: bool = False  # Slack refused the app's token when it was called last
     gives_up: bool = False  # Slack accepts no more live text of this answer
     below_apart: bool = False  # the closing blocks do not fit below the last message
     is_over: bool = False

@@ -22,7 +22,26 @@ EPHEMERAL_SECONDS: Final = 60
 """A delivery that shows a temporary state expires after this time, because a late delivery would confuse people."""
 
 END_MARK_SECONDS: Final = 15 * 60
-"""A reaction that shows how a message ended expires after this time."""
+"""A reaction that shows how a message ended expires after this time, which begins anew while posts are held."""
+
+GIVE_UP_SECONDS: Final = 24 * 3600
+"""A delivery that certainly did not reach Slack is retried for this long."""
+
+PLACE_SECONDS: Final = 600
+"""A delivery to a place that does not admit the app waits for this long, because somebody may invite it back."""
+
+TOKEN_CODES: Final = frozenset(
+    {"account_inactive", "invalid_auth", "not_authed", "org_login_required", "token_expired", "token_revoked"}
+)
+"""Refusals that concern the app's token: no call can succeed until somebody replaces it."""
+
+PLACE_CODES: Final = frozenset({"channel_not_found", "is_archived", "not_in_channel"})
+"""Refusals by a place that may admit the app again."""
+
+ACCESS_CODES: Final = frozenset({"ekm_access_denied", "team_access_not_granted"})
+"""Refusals of the app's access to a channel, which an administrator may grant again."""
+
+MISSING_SCOPE: Final = "missing_scope"
 
 
 class DeliveryKind(StrEnum):
@@ -52,6 +71,7 @@ class DeliveryStatus(StrEnum):
         sending → queued              postpone
         sending → unknown             doubt
         unknown → queued              resend
+        failed | expired → unknown    redrive
         sending | unknown → sent      confirm
         queued | sending | unknown → failed     fail
         queued | sending | unknown → expired    expire
@@ -75,6 +95,7 @@ class DeliveryStep(StrEnum):
     CONFIRM = "confirm"
     FAIL = "fail"
     EXPIRE = "expire"
+    REDRIVE = "redrive"  # by an operator: a post is searched for first
 
 
 _D = DeliveryStatus
@@ -87,7 +108,26 @@ DELIVERY_TRANSITIONS: Final = {
     DeliveryStep.CONFIRM: step(_D.SENDING, _D.UNKNOWN, to=_D.SENT),
     DeliveryStep.FAIL: step(_D.QUEUED, _D.SENDING, _D.UNKNOWN, to=_D.FAILED),
     DeliveryStep.EXPIRE: step(_D.QUEUED, _D.SENDING, _D.UNKNOWN, to=_D.EXPIRED),
+    DeliveryStep.REDRIVE: step(_D.FAILED, _D.EXPIRED, to=_D.UNKNOWN),
 }
+
+_WAIT: Final = frozenset({DeliveryKind.POST, DeliveryKind.UPDATE})
+_DECORATIONS: Final = frozenset({DeliveryKind.TITLE, DeliveryKind.PROMPTS})
+
+
+def patience_seconds(kind: DeliveryKind, error: str, *, is_elsewhere: bool) -> int:
+    """Returns for how long a delivery that Slack has refused waits for somebody to mend the reason; 0: not at all.
+
+    ``is_elsewhere``: it goes to another conversation than its thread's, such as a direct message, whose refusal must
+    not keep the thread's posts waiting.
+    """
+    if error == MISSING_SCOPE and kind in _WAIT:
+        return GIVE_UP_SECONDS
+    if kind in _DECORATIONS or is_elsewhere:
+        return 0
+    if error in ACCESS_CODES:
+        return GIVE_UP_SECONDS
+    return PLACE_SECONDS if error in PLACE_CODES else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,6 +34,7 @@ MOST_INTERRUPTIONS: Final = 20
 """Work is set aside after the coordinator has died this many times while it ran. These are not counted as attempts."""
 
 _PAUSES_SECONDS: Final = (0, 0, 30, 120, 600)
+_FAILURE_PAUSES_SECONDS: Final = (1, 5, 20, 60)
 
 MOST_PROLONGED: Final = 3
 """So often the sweep prolongs a lease without a sign of its agent, when the agent may have been unable to renew."""
@@ -78,6 +79,11 @@ def pause_after(interruptions: int) -> int:
     killed by the work.
     """
     return _PAUSES_SECONDS[min(interruptions, len(_PAUSES_SECONDS)) - 1]
+
+
+def pause_after_failure(attempts: int) -> int:
+    """Returns the seconds for which work waits after its agent has reported so many failures."""
+    return _FAILURE_PAUSES_SECONDS[min(attempts, len(_FAILURE_PAUSES_SECONDS)) - 1]
 
 
 def new_token() -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.troubles import SlackTrouble
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.errors import describe
+from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.services.operate.overview import Backlog, Overview
 
@@ -30,6 +32,9 @@ _PROBLEMS: Final = {
     "writes": "Nothing can be stored: {reason}. Slack sends an event that could not be stored up to three more times.",
     "slack": "There is no connection to Slack, so no events arrive; the connection is retried continuously.",
 }
+_OF_TRAFFIC: Final = ("database", "writes")
+"""What agents need: a balancer must not cut them off because Slack is away."""
+
 _ELSE: Final = "It is not available."
 
 _log = structlog.get_logger(__name__)
@@ -37,6 +42,19 @@ _log = structlog.get_logger(__name__)
 
 class Alive(TypedDict):
     status: str
+
+
+Troubles = Callable[[], Sequence[SlackTrouble]]
+"""What keeps the swarm from working with Slack now."""
+
+
+class TroubleShape(TypedDict):
+    """One reason why the swarm cannot work with Slack as it should, and what to do. Slack's own code is shown to the
+    operator only; others see the name of the part."""
+
+    code: str
+    message: str
+    remedy: str
 
 
 class Ready(TypedDict):
@@ -48,14 +66,17 @@ class Ready(TypedDict):
     ready: bool
     checks: dict[str, bool]
     problems: dict[str, str]
+    troubles: list[TroubleShape]
     backlog: dict[str, int] | None
     gap_seconds: int | None
 
 
-def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
+def health_router(
+    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles = tuple
+) -> APIRouter:
     """Returns the routes ``/healthz`` and ``/readyz``, which are open to all callers, since their answers contain no
     secrets."""
-    routes = _HealthRoutes(overview, readiness)
+    routes = _HealthRoutes(overview, readiness, identities, troubles)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
     router.add_api_route("/readyz", routes.readyz, response_model=Ready, responses=problems(503))
@@ -65,27 +86,46 @@ def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
 class _HealthRoutes:
     """The health endpoints."""
 
-    def __init__(self, overview: Overview, readiness: Readiness) -> None:
+    def __init__(self, overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles) -> None:
         self._overview = overview
         self._readiness = readiness
+        self._identities = identities
+        self._troubles = troubles
         self._missing_before: list[str] = []
 
     async def healthz(self, request: Request) -> Response:
         """Report that the process is alive."""
         return Answer({"status": "ok"})
 
-    async def readyz(self, request: Request) -> Response:
+    async def readyz(
+        self,
+        request: Request,
+        needed_for: Annotated[
+            Literal["traffic"] | None,
+            Query(alias="for", description="traffic: only the database counts, as for a load balancer."),
+        ] = None,
+    ) -> Response:
         """Report whether all requirements are met and the database can store data. If not, the status is 503, with the
         unmet requirements.
         """
         (backlog, gap), not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
+        troubles = self._troubles()
         checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
-        missing = sorted(name for name, there in checks.items() if not there)
-        self._log_change(missing, not_stored)
+        checks |= {trouble.part: False for trouble in troubles if trouble.is_fatal}
+        unmet = sorted(name for name, there in checks.items() if not there)
+        self._log_change(unmet, not_stored)
+        missing = [name for name in unmet if name in _OF_TRAFFIC or not needed_for]
+        texts = {trouble.part: f"{trouble.message} {trouble.remedy}" for trouble in troubles}
+        texts |= {name: _PROBLEMS.get(name, _ELSE).format(reason=not_stored) for name in unmet if name not in texts}
+        shows_codes = bool(troubles) and await self._is_operator(request)
         shown: dict[str, object] = {
             "ready": not missing,
             "checks": checks,
-            "problems": {name: _PROBLEMS.get(name, _ELSE).format(reason=not_stored) for name in missing},
+            "problems": texts,
+            "troubles": [
+                {"code": one.code if shows_codes else one.part, "message": one.message, "remedy": one.remedy}
+                for one in troubles
+            ],
             "backlog": asdict(backlog) if backlog else None,
             "gap_seconds": gap,
         }
@@ -93,6 +133,13 @@ class _HealthRoutes:
             return Answer(shown)
         shown["error"] = describe(Unavailable(f"Not ready: {', '.join(missing)}."))
         return Answer(shown, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def _is_operator(self, request: Request) -> bool:
+        try:
+            await self._identities.operator(request.scope)
+        except SwarmError:
+            return False
+        return True
 
     async def _backlog(self) -> tuple[Backlog | None, int | None]:
         try:

@@ -13,12 +13,14 @@ from starlette.responses import Response
 
 from swarm.domain.json_shapes import shape
 from swarm.domain.operating_policy import ReloadResult
+from swarm.domain.selections import Batch
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import (
     Deliveries,
     DeliveriesQuery,
+    DeliveryRow,
     ExplainQuery,
     FeedbackQuery,
     FoundFeedback,
@@ -26,7 +28,9 @@ from swarm.entrypoints.web.schema import (
     InboxMessages,
     InboxQuery,
     Input,
+    RedriveAll,
     RemarkRow,
+    ResendAll,
 )
 from swarm.services.operate.explain import Explained
 from swarm.services.operate.overview import ThreadTimeline
@@ -53,6 +57,15 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
     add("/inbox", routes.inbox, response_model=InboxMessages, responses=problems(401, 403, 422))
     add(
         "/inbox/{inbox_message_id}/redrive", routes.redrive, methods=["POST"], response_model=InboxMessageRow,
+        responses=problems(401, 403, 404, 409),
+    )  # fmt: skip
+    add("/inbox/redrive", routes.redrive_all, methods=["POST"], response_model=Batch, responses=problems(401, 403, 422))
+    add(
+        "/deliveries/resend", routes.resend_all, methods=["POST"], response_model=Batch,
+        responses=problems(401, 403, 422),
+    )  # fmt: skip
+    add(
+        "/deliveries/{delivery_id}/resend", routes.resend, methods=["POST"], response_model=DeliveryRow,
         responses=problems(401, 403, 404, 409),
     )  # fmt: skip
     add("/threads/{thread_id}", routes.thread, response_model=ThreadTimeline, responses=problems(401, 403, 404))
@@ -91,6 +104,7 @@ class _OperatorRoutes:
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._inbox = services.inbox
+        self._resending = services.resending
         self._overview = services.overview
         self._explanations = services.explanations
         self._people = services.people
@@ -114,6 +128,23 @@ class _OperatorRoutes:
         await self._identities.operator(request.scope)
         inbox_message = await self._inbox.redrive(inbox_message_id)
         return Answer(_row(inbox_message, await self._overview.agent_names()))
+
+    async def redrive_all(self, request: Request, wanted: RedriveAll) -> Response:
+        """Bring back all dead messages that match, or only count them."""
+        await self._identities.operator(request.scope)
+        selection = wanted.where.selection(wanted.where.status)
+        return Answer(asdict(await self._inbox.redrive_all(selection, dry_run=wanted.dry_run)))
+
+    async def resend(self, request: Request, delivery_id: str) -> Response:
+        """Send a failed or expired delivery again. A post is searched for in Slack before it is repeated."""
+        await self._identities.operator(request.scope)
+        return Answer(shape(DeliveryRow, await self._resending.resend(delivery_id)))
+
+    async def resend_all(self, request: Request, wanted: ResendAll) -> Response:
+        """Send all failed, or expired, deliveries again that match, or only count them."""
+        await self._identities.operator(request.scope)
+        selection = wanted.where.selection(wanted.where.status)
+        return Answer(asdict(await self._resending.resend_all(selection, dry_run=wanted.dry_run)))
 
     async def thread(self, request: Request, thread_id: str) -> Response:
         """Return a thread's owner and timeline."""

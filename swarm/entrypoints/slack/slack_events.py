@@ -157,6 +157,13 @@ class SlackEntryPoint:
             )
             await self._hearing.connected()
 
+    async def use_app_token(self, app_token: str) -> None:
+        """Reconnects Socket Mode with another app-level token that Slack accepts."""
+        self._app_token = app_token
+        if self._socket is not None:
+            self._socket.app_token = app_token
+            await self._socket.replace()
+
     async def start(self) -> None:
         """Connects Socket Mode. Returns once connected, or immediately if only HTTP is used.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from swarm.domain.json_shapes import AgentShape, LeaseShape, TriggerShape
+from swarm.domain.json_shapes import AgentShape, LeaseShape, TriggerShape, time_of
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.selections import Selection
 
 MAX_TOKENS = 500
 """The maximum number of leases in one call."""
@@ -77,6 +78,39 @@ class InboxQuery(Input):
 class DeliveriesQuery(Input):
     status: DeliveryStatus | None = None
     limit: Limit = 100
+
+
+class Where(Input):
+    """What to act on; what is left out does not matter."""
+
+    agent: Annotated[str | None, Field(max_length=32, description="An agent's name.")] = None
+    channel: Annotated[str | None, Field(max_length=20, description="A channel's id.")] = None
+    since: Annotated[str | None, Field(max_length=40, description="A time in ISO 8601.")] = None
+    reason: Annotated[str | None, Field(max_length=200, description="A part of the recorded reason.")] = None
+
+    def selection(self, status: str) -> Selection:
+        """Returns the selection. Raises Invalid for a bad time."""
+        return Selection(
+            status=status, agent=self.agent, channel=self.channel, since=time_of(self.since), reason=self.reason
+        )
+
+
+class DeadWhere(Where):
+    status: Literal["dead"] = "dead"
+
+
+class RedriveAll(Input):
+    where: DeadWhere
+    dry_run: Annotated[bool, Field(description="Only count what matches.")] = False
+
+
+class FailedWhere(Where):
+    status: Literal["failed", "expired"] = "failed"
+
+
+class ResendAll(Input):
+    where: FailedWhere
+    dry_run: Annotated[bool, Field(description="Only count what matches.")] = False
 
 
 class FeedbackQuery(Input):

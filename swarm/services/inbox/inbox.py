@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
@@ -14,8 +15,10 @@ from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, Preview, ThreadView, Tray
 from swarm.domain.operating_policy import Reactions
+from swarm.domain.selections import Batch, Selection
 from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
 from swarm.services.rules import lease_keys
+from swarm.services.rules.batches import MOST, act_on_all
 from swarm.services.rules.fencing import ThreadReference, thread_of
 from swarm.services.rules.system_messages import retire_retry_of_message, show_anew
 from swarm.services.tasks.task_view import TaskView, view
@@ -70,6 +73,11 @@ class Inbox:
     async def redrive(self, inbox_message_id: str) -> InboxMessage:
         """Hands out a dead message again, with its attempts reset. Raises NotFound, or Conflict if it is not dead."""
         return await self._database.write(_redrive, inbox_message_id, self._reactions)
+
+    async def redrive_all(self, selection: Selection, *, dry_run: bool) -> Batch:
+        """Hands out all dead messages again that match, or only counts them."""
+        found = await self._database.read(inbox.matching, selection, MOST)
+        return await act_on_all(self._database, found, partial(_redrive, reactions=self._reactions), dry_run=dry_run)
 
 
 def _read(tx: Transaction, agent_id: str, inbox_message_id: str) -> tuple[ThreadTranscript, TaskView | None]:

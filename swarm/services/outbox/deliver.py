@@ -12,7 +12,10 @@ instead of calling Slack. The few instructions between this check of the clock a
 The card of a request waits for a limited time for the text that leads to it, which is streamed, and the text that
 follows waits for the card (``around_card``), so that people read all in order.
 
-A post that fails permanently leaves ❌ on the message that it answers.
+While Slack refuses the app's token, everything waits: posts where they stand, and the marks of answers with them;
+👀 and what one person sees expire. A refusal that somebody may mend (`patience_seconds`) makes a delivery wait, with
+what stands behind it in its thread. A post that fails permanently leaves ❌ on the message that it answers, and the
+author is told.
 
 Reactions share fifty calls a minute in a workspace. When calls are scarce and many reactions wait, ✅ and ❌ are sent
 before 👀, and a message with a waiting end mark gets no 👀. Slack limits the removal of reactions separately (20 a
@@ -32,8 +35,10 @@ from typing import Any, Final, assert_never
 import structlog
 
 from swarm.clock import SECOND, boottime, until_next
-from swarm.domain.errors import NotFound, SwarmError, Unavailable
+from swarm.domain.errors import RefusedBySlack, SwarmError, Unavailable
 from swarm.domain.model.deliveries import (
+    GIVE_UP_SECONDS,
+    PLACE_CODES,
     Answer,
     DeliveryAccepted,
     DeliveryKind,
@@ -43,10 +48,12 @@ from swarm.domain.model.deliveries import (
     InDoubt,
     Mark,
     NotSent,
+    patience_seconds,
 )
 from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.ports import SlackSender
+from swarm.services.rules.system_messages import tell_lost, tell_lost_here
 from swarm.store import deliveries, reactions, requests, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
@@ -59,13 +66,13 @@ POST_LANES: Final = 500  # threads whose posts are sent in parallel; most of the
 REACTION_CALLS: Final = 100  # parallel calls for reactions, apart from posts, so that no answer waits for a 👀
 FEW_REACTIONS: Final = 10  # up to here they are sent in order: at startup the first messages should also get 👀
 ATTEMPTS: Final = 60  # calls and lookups with unknown outcomes before a delivery fails, which take about an hour
-GIVE_UP_SECONDS: Final = 24 * 3600  # a delivery that certainly did not reach Slack is retried for this long
 
-# Refusals after which a reaction would fail too.
-_GONE: Final = frozenset(
-    {"channel_not_found", "is_archived", "message_not_found", "not_in_channel", "thread_not_found"}
-)
+_GONE: Final = PLACE_CODES | {"message_not_found", "thread_not_found"}
+"""Refusals after which a reaction would fail too."""
+
+_KEEP_SECONDS: Final = 30.0  # how often end marks are kept from expiring before the posts that they follow
 _STALE_SECONDS: Final = 1.0  # a call that starts this long after its delivery was taken may overlap the check for doubt
+_HELD_SECONDS: Final = 5.0  # the shortest pause before a refused delivery is tried again
 _UNCERTAIN_SECONDS: Final = 0.2
 _LONGEST_SLEEP_SECONDS: Final = 1.0
 _SHORTEST_SLEEP_SECONDS: Final = 0.005  # deliveries that are due at nearly the same time are read together
@@ -115,7 +122,7 @@ class OutboxSender:
         self._lanes: _Tasks = {}  # posts, by thread
         self._reactions: _Tasks = {}  # in flight, by delivery
         self._choosing: _Tasks = {}  # the tasks that start reactions
-        self._expire_at = self._rest_until = 0.0  # in the event loop's clock
+        self._expire_at = self._rest_until = self._keep_at = 0.0  # in the event loop's clock
 
     async def run(
         self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] | None = None
@@ -140,6 +147,7 @@ class OutboxSender:
 
     async def send_due(self) -> None:
         """Sends all deliveries that are due, then returns."""
+        await self._keep(asyncio.get_running_loop().time())
         await self._database.write(reactions.expire_late)
         more = True
         while more:
@@ -183,6 +191,7 @@ class OutboxSender:
         """
         ending = bool(self._choosing or self._reactions)  # they may end during the look
         now = asyncio.get_running_loop().time()
+        await self._keep(now)
         limit = self._limit_of_look(REACTIONS)
         waiting: list[Row] = []
         if now >= self._expire_at or limit:
@@ -191,6 +200,12 @@ class OutboxSender:
                 self._expire_at = now + _LONGEST_SLEEP_SECONDS
                 await self._database.write(reactions.expire_late)
         return self._choose(REACTIONS, reactions.due, waiting) or ending
+
+    async def _keep(self, now: float) -> None:
+        """Keeps the marks of answers from expiring before the answers are posted."""
+        if now >= self._keep_at:
+            self._keep_at = now + _KEEP_SECONDS
+            await self._database.write(_keep, self._slack.refused_by)
 
     async def _open_removals(self) -> bool:
         """Like `_open_reactions`, for removals of reactions."""
@@ -293,12 +308,14 @@ class OutboxSender:
 
     async def _look_up(self, row: Row) -> None:
         found: Answer | None = None
+        await self._slack.token_accepted()
         try:
             if row["kind"] == DeliveryKind.POST and not row["person"]:  # Slack's history has no ephemeral messages
                 said_at = await self._database.read(inbox.slack_ts, row["inbox_message_id"])
                 found = await self._slack.find(replace(deliveries.delivery(row), answers_ts=said_at))
-        except NotFound as refused:  # Slack will refuse again
-            found = DeliveryRefused(error=f"in doubt, and may not be looked up: {refused.message}")
+        except RefusedBySlack as refused:
+            await self._database.write(_look_refused, row, refused.slack_code, self._terms)
+            return
         except SwarmError as error:
             _log.warning("a post could not be looked up", action="deliver_find", delivery=row["id"], error=str(error))
             await self._database.write(_look_failed, row, error.message, self._terms)
@@ -312,6 +329,12 @@ class OutboxSender:
         await self._database.write(settle, row, answer, self._terms)
         if isinstance(answer, DeliveryRefused | InDoubt | NotSent):
             _log.warning("Slack did not accept a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
+
+
+def _keep(tx: Transaction, code: str | None) -> None:
+    reactions.renew_ends(tx, are_all=code is not None)
+    if code:
+        deliveries.note_hold(tx, code)
 
 
 def _look_at_reactions(tx: Transaction, limit: int) -> tuple[bool, list[Row]]:
@@ -336,6 +359,8 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
         reactions.overtaken(tx, row)
         taken = deliveries.get(tx, delivery_id)
         if taken and taken["request_id"]:  # a card shows what its request is now
+            if row["kind"] == DeliveryKind.POST:
+                requests.begin_to_expire(tx, row["request_id"])
             thread = threads.get(tx, taken["thread_id"])
             asked_in = (thread.channel, thread.thread_ts) if thread and thread.channel != taken["channel"] else None
             return {**taken, "request": requests.get(tx, taken["request_id"]), "asked_in": asked_in}
@@ -350,7 +375,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
             if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts, channel=answer.channel):
                 _remember(tx, row, answer, terms.team)
         case DeliveryRefused():
-            _give_up(tx, row, answer.error, terms)
+            _refused(tx, row, answer.error, terms)
         case NotSent():
             _postpone(tx, row, answer, terms)
         case InDoubt():
@@ -361,16 +386,46 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
             assert_never(answer)
 
 
+def _refused(tx: Transaction, row: Row, code: str, terms: DeliveryLimits) -> None:
+    """Retries a delivery as long as somebody may mend the reason for which Slack refuses it, then fails it."""
+    wait = _hold(tx, row, code)
+    if wait is None:
+        _give_up(tx, row, code, terms)
+    else:
+        deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=code)
+
+
+def _hold(tx: Transaction, row: Row, code: str) -> float | None:
+    """Returns the pause before the next attempt of a refused delivery; None if it waits no longer."""
+    thread = threads.get(tx, row["thread_id"])
+    is_elsewhere = thread is None or row["channel"] != thread.channel
+    patience = patience_seconds(DeliveryKind(row["kind"]), code, is_elsewhere=is_elsewhere)
+    age_seconds = (tx.now - (row["held_since"] or tx.now)) / SECOND
+    if age_seconds >= patience:
+        return None
+    deliveries.hold(tx, row)
+    reactions.renew_ends(tx, are_all=False)
+    return min(max(_HELD_SECONDS, age_seconds / 10), _BACKOFF_SECONDS[-1], patience - age_seconds)
+
+
 def _give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
-    """Fails a delivery permanently. A lost answer is marked with ❌ in the thread, if need be later."""
+    """Fails a delivery permanently. A lost answer is marked with ❌, if need be later, and the person who has asked is
+    told.
+    """
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
     task = tasks.get(tx, row["task_id"]) if row["task_id"] else None
     answers = row["inbox_message_id"] or (task.inbox_message_id if task else None)  # or the message that was delegated
-    if row["kind"] != DeliveryKind.POST or answers is None or reason in _GONE:
+    thread = threads.get(tx, row["thread_id"])
+    if thread:
+        tell_lost_here(tx, thread, row)
+    if row["kind"] != DeliveryKind.POST or row["person"] or answers is None or thread is None:
         return
-    inbox_message, thread = inbox.get(tx, answers), threads.get(tx, row["thread_id"])
-    if inbox_message and thread:
+    inbox_message = inbox.get(tx, answers)
+    if inbox_message is None:
+        return
+    tell_lost(tx, thread, inbox_message, reason)
+    if reason not in _GONE:
         if answered := terms.reactions.answered:
             reactions.take_back(tx, thread, inbox_message.ts, answered, "its answer is lost")
         reactions.react(tx, thread, inbox_message.ts, terms.reactions.failed, Mark.END, lasting=True)
@@ -390,6 +445,15 @@ def _put_back(tx: Transaction, row: Row) -> None:
     """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
     deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
     tx.wake(deliveries.topic(DeliveryKind(row["kind"]), removes=bool(row["removes"])))
+
+
+def _look_refused(tx: Transaction, row: Row, code: str, terms: DeliveryLimits) -> None:
+    """Postpones a lookup that Slack refuses as it would refuse the post, or fails the post."""
+    wait = _hold(tx, row, code)
+    if wait is None:
+        _give_up(tx, row, f"in doubt, and may not be looked up: Slack answers {code}.", terms)
+    else:
+        deliveries.postpone_look(tx, row, wait, counts=False)
 
 
 def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:

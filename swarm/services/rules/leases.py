@@ -32,6 +32,7 @@ from swarm.domain.model.leases import (
     LeaseEnd,
     LeaseKind,
     pause_after,
+    pause_after_failure,
 )
 from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
@@ -52,6 +53,9 @@ from swarm.store.inbox.notices import Notice
 from swarm.store.runs import run_events, runs
 from swarm.store.tasks import Task
 from swarm.store.threads import threads
+
+_AWAY_SECONDS: Final = 5
+_LONGEST_AWAY_SECONDS: Final = 60
 
 SILENT: Final = "the agent fell silent"
 INTERRUPTED: Final = "the coordinator was interrupted while the agent worked"
@@ -112,6 +116,19 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
                 tasks.uncount_claim(tx, lease.task_id)
             for inbox_message in inbox.members(tx, token):
                 inbox.uncount_claim(tx, inbox_message.id)
+
+
+def wait_for_agent(tx: Transaction, lease: Lease, reason: str) -> None:
+    """Gives back the work of a run that did not reach its agent, without an attempt: it is tried less and less often.
+
+    What the agent has to do in the same thread waits with it, so that the order stays.
+    """
+    tries = max([message.claims for message in claimed_members(tx, lease)], default=1)
+    seconds = min(tries * _AWAY_SECONDS, _LONGEST_AWAY_SECONDS)
+    behind = inbox.unread_in_thread(tx, lease.agent_id, lease.thread_id) if lease.thread_id else []  # before the heads
+    _give_back(tx, lease, seconds, reason)
+    for message in behind:
+        queues.delay(tx, message.id, message.agent_id, message.thread_id, seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,15 +279,23 @@ def _lose(
         _lose_notice(tx, lease, reason, policy, interrupted)
         return
     if lease.task_id:
-        _lose_task(tx, lease, lease.task_id, reason, policy, interrupted)
+        _lose_task(tx, lease, lease.task_id, how, reason, policy, interrupted)
     for inbox_message in _to_return(tx, lease):
         if most := most_losses(inbox_message, interrupted=interrupted):
-            dead_letter(tx, inbox_message, f"{reason}, {most} times", policy)
-        elif inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason) and interrupted:
-            leases.was_interrupted(tx, "inbox_messages", inbox_message.id)
-            if pause := pause_after(inbox_message.interruptions + 1):
+            dead_letter(tx, inbox_message, reason, f"{reason}, {most} times", policy)
+        elif inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason):
+            if interrupted:
+                leases.was_interrupted(tx, "inbox_messages", inbox_message.id)
+            if pause := _pause(inbox_message, how, interrupted=interrupted):
                 queues.delay(tx, inbox_message.id, inbox_message.agent_id, inbox_message.thread_id, pause)
     _unlock(tx, lease)
+
+
+def _pause(work: InboxMessage | Task, how: LeaseEnd, *, interrupted: bool) -> int:
+    """Returns the seconds for which lost work waits. A lease that was not renewed has taken its time already."""
+    if interrupted:
+        return pause_after(work.interruptions + 1)
+    return pause_after_failure(work.attempts + 1) if how is LeaseEnd.FAILED else 0
 
 
 def most_losses(work: InboxMessage | Task | Notice, *, interrupted: bool) -> int | None:
@@ -329,28 +354,37 @@ def _settle_unheard(tx: Transaction, notice: Notice, operating_policy: Operating
 
 
 def _lose_task(
-    tx: Transaction, lease: Lease, task_id: str, reason: str, operating_policy: OperatingPolicy, interrupted: bool
+    tx: Transaction,
+    lease: Lease,
+    task_id: str,
+    how: LeaseEnd,
+    reason: str,
+    operating_policy: OperatingPolicy,
+    interrupted: bool,
 ) -> None:
     task = tasks.locked(tx, task_id)
     if task is None or not _runs(task, lease):
         return
     if most := most_losses(task, interrupted=interrupted):
         task_ends.dead_letter(tx, task, f"{reason}, {most} times", operating_policy)
-    elif tasks.move(tx, TaskStep.LOSE, task, reason=reason) and interrupted:
-        leases.was_interrupted(tx, "tasks", task.id)
-        if pause := pause_after(task.interruptions + 1):
+    elif tasks.move(tx, TaskStep.LOSE, task, reason=reason):
+        if interrupted:
+            leases.was_interrupted(tx, "tasks", task.id)
+        if pause := _pause(task, how, interrupted=interrupted):
             tasks.delay(tx, task, pause)
 
 
-def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, operating_policy: OperatingPolicy) -> None:
-    """Dead-letters a message and posts the reason in its thread, unless the message is silent."""
+def dead_letter(
+    tx: Transaction, inbox_message: InboxMessage, error: str, reason: str, operating_policy: OperatingPolicy
+) -> None:
+    """Dead-letters a message and posts its last error in its thread, unless the message is silent."""
     if not inbox.move(tx, InboxStep.BURY, inbox_message, reason=reason):
         return
     thread = _thread(tx, inbox_message)
     if inbox_message.silent:
         stay_silent(tx, thread, SilentEnd.FAILED, inbox_message.agent_id, inbox_message.id, reason)
     else:
-        show_failed(tx, thread, inbox_message.ts, reason, operating_policy.reactions)
+        show_failed(tx, thread, inbox_message, error, operating_policy.reactions)
         escalate_dead_letter(tx, thread, reason, operating_policy, inbox_message.agent_id)
 
 
@@ -407,17 +441,17 @@ def _claimed(lease: Lease, inbox_messages: Iterable[InboxMessage]) -> list[Inbox
     ]
 
 
-def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
+def _give_back(tx: Transaction, lease: Lease, delay_seconds: float, reason: str | None = None) -> None:
     leases.end(tx, lease.token, LeaseEnd.RELEASED)
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.RELEASE, lease.trigger_id)
         tx.wake(lease.agent_id)
         return
     task = tasks.locked(tx, lease.task_id) if lease.task_id else None
-    if task and _runs(task, lease) and tasks.move(tx, TaskStep.RELEASE, task) and delay_seconds > 0:
+    if task and _runs(task, lease) and tasks.move(tx, TaskStep.RELEASE, task, reason=reason) and delay_seconds > 0:
         tasks.delay(tx, task, delay_seconds)
     for inbox_message in _to_return(tx, lease):
-        inbox.move(tx, InboxStep.RELEASE, inbox_message)
+        inbox.move(tx, InboxStep.RELEASE, inbox_message, reason=reason)
         if delay_seconds > 0:
             queues.delay(tx, inbox_message.id, inbox_message.agent_id, inbox_message.thread_id, delay_seconds)
     _unlock(tx, lease)

@@ -32,6 +32,7 @@ from swarm.domain.text.cutting import split
 from swarm.domain.text.secrets import REMOVED
 from swarm.domain.text.slack_text import safe, title_of
 from swarm.store import deliveries
+from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import below_of
 from swarm.store.inbox import inbox
@@ -40,14 +41,14 @@ from swarm.store.reactions import Reaction, react, react_all, take_back
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
-from swarm.store.threads import threads
+from swarm.store.threads import threads, transcript
 
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split, because Slack itself splits a message at about 4,000 characters, regardless of code."""
 
-FAILED_TEXT: Final = (
-    "This message could not be answered: {reason} It is set aside; an operator can hand it out again (redrive)."
-)
+FAILED_TEXT: Final = "I could not answer this (last error: {error})."
+_FAILED_KEY: Final = "failed:"
+_ERROR_CHARACTERS: Final = 300
 
 LIMITED_TEXT: Final = (
     "You have reached the limit of messages per minute, so no agent has received this message. "
@@ -69,6 +70,18 @@ BOT_CAPPED_TEXT: Final = (
     "Bots have reached this thread's hourly limit, so no agent receives more messages from bots for now. "
     "Messages from people are not affected; my operator can raise the limit (bot_messages_per_hour)."
 )
+
+LOST_TEXT: Final = "I could not post my answer in {where}: {why}"
+_WHY_LOST: Final = {
+    "channel_not_found": "I cannot see it any more. Invite me there, then write to me again.",
+    "is_archived": "it is archived. Please write to me somewhere else.",
+    "message_not_found": "the thread is gone. Please write to me again.",
+    "not_in_channel": "I am not a member. Invite me there, then write to me again.",
+    "thread_not_found": "the thread is gone. Please write to me again.",
+}
+_RESTRICTED: Final = "this workspace does not let me write there. Please write to me somewhere else."
+_LOST: Final = "Slack did not accept it. My operator can send it again."
+_LOST_KEY: Final = "lost:"
 
 _MOST_NAMES: Final = 20
 _MOST_UNKNOWN: Final = 3
@@ -208,6 +221,26 @@ def tell_person(tx: Transaction, thread: Thread, person: str, text: str, idempot
     )
 
 
+def tell_lost(tx: Transaction, thread: Thread, inbox_message: InboxMessage, reason: str) -> None:
+    """Tells the person who wrote a message that its answer is lost, once, in a direct message; see `tell_lost_here`."""
+    message = transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
+    if message is None or message["author_kind"] != AuthorKind.USER:
+        return
+    is_restricted = reason.startswith("restricted_action")
+    why = _WHY_LOST.get(reason, _RESTRICTED if is_restricted else _LOST)
+    where = "this conversation" if thread.channel_type is ChannelType.DM else f"<#{thread.channel}>"
+    text = LOST_TEXT.format(where=where, why=why)
+    key = f"{_LOST_KEY}{inbox_message.id}"
+    deliveries.add(tx, DeliveryKind.POST, thread, text=text, idempotency_key=key, to=message["author_id"])
+
+
+def tell_lost_here(tx: Transaction, thread: Thread, row: Row) -> None:
+    """Shows what could not be told in a direct message to the same person in the thread, if it was about an answer."""
+    key = row["idempotency_key"] or ""
+    if key.startswith(_LOST_KEY) and not row["person"] and thread.channel_type is not ChannelType.DM:
+        tell_person(tx, thread, row["channel"], row["text"], f"{key}:here")
+
+
 def greeting_key(thread: Thread) -> str:
     """Returns the key under which a pane or a direct message is greeted once."""
     return f"greeting:{thread.id}"
@@ -253,7 +286,10 @@ def show_stopped(tx: Transaction, thread: Thread, ts: str, reactions: Reactions)
 
 
 def show_anew(tx: Transaction, thread: Thread, inbox_message: InboxMessage, reactions: Reactions) -> None:
-    """Removes the end marks of a message that is handed out again, except the marks of other agents."""
+    """Removes the end marks of a message that is handed out again, except the marks of other agents, and the sentence
+    that it was set aside.
+    """
+    deliveries.take_down(tx, thread, _failed_key(inbox_message))
     others = [
         one
         for one in inbox.of_message(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
@@ -275,10 +311,40 @@ def _end_marks(status: InboxStatus, reactions: Reactions) -> set[str]:
     return {emoji for emoji in marks.get(status, ()) if emoji}
 
 
-def show_failed(tx: Transaction, thread: Thread, ts: str, reason: str, reactions: Reactions) -> None:
-    """Adds ❌ and posts the reason."""
-    react_failed(tx, thread, ts, reactions)
-    post_message(tx, thread, FAILED_TEXT.format(reason=sentence(reason)))
+def show_failed(tx: Transaction, thread: Thread, inbox_message: InboxMessage, error: str, reactions: Reactions) -> None:
+    """Adds ❌ and posts the last error with a Retry button, until the message is handed out again (`show_anew`)."""
+    react_failed(tx, thread, inbox_message.ts, reactions)
+    line = " ".join(error.split()).rstrip(".")
+    shown = line if len(line) <= _ERROR_CHARACTERS else f"{line[:_ERROR_CHARACTERS]}…"
+    place = AnswerTarget(
+        team=thread.team,
+        channel=thread.channel,
+        thread_ts=thread.thread_ts,
+        is_direct=thread.channel_type is ChannelType.DM,
+        requester=None,
+        agent_name="",
+        run_id="",  # the button names the delivery
+    )
+    deliveries.add(
+        tx,
+        DeliveryKind.POST,
+        thread,
+        text=_safe(thread, FAILED_TEXT.format(error=shown), None),
+        closing=Closing(retry=True),
+        place=place,
+        idempotency_key=_failed_key(inbox_message),
+    )
+
+
+def set_aside_in(tx: Transaction, delivery_id: str) -> str | None:
+    """Returns the inbox message whose failure a post with a Retry button tells."""
+    posted = deliveries.get(tx, delivery_id)
+    key = (posted["idempotency_key"] or "") if posted else ""
+    return key.removeprefix(_FAILED_KEY).partition(":")[0] if key.startswith(_FAILED_KEY) else None
+
+
+def _failed_key(inbox_message: InboxMessage) -> str:
+    return f"{_FAILED_KEY}{inbox_message.id}:{inbox_message.claims}"
 
 
 def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percent: int | None) -> None:

@@ -21,7 +21,7 @@ import structlog
 
 from swarm.domain.access import Me
 from swarm.domain.answers.calls import AnswerTarget
-from swarm.domain.answers.events import AgentEvent, AnswerOutcome, NeedsInput
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, NeedsInput, Warned
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown, Last, Showing, Stage
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.runs import PageKind
@@ -33,7 +33,7 @@ from swarm.services.requests.asking import ask_of_run
 from swarm.services.requests.budgets import RunUsage
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.locks import LockTerm
-from swarm.services.runs.run_ends import end_run, offer_stop, with_usage
+from swarm.services.runs.run_ends import end_run, keep_for_later, offer_stop, with_usage
 from swarm.services.runs.run_recovery import Recovery
 from swarm.services.runs.settling import outcome_of
 from swarm.store.bridge.database import Database
@@ -129,6 +129,7 @@ class AnswerRun:
         self._reading: asyncio.Task[None] | None = None  # reads an answer that is not shown live
         self._stopped: tuple[str | None] | None = None  # the user id of the person who stopped the run
         self._is_lost = False  # the work now belongs to another run
+        self._waits = False  # the work waits until its agent is back
         self._has_begun = asyncio.Event()
 
     async def run(self) -> None:
@@ -143,6 +144,9 @@ class AnswerRun:
                 place = opening.place
                 beside += self._offer_stop(None if opening.is_silent else place)
                 await self._end(await self._shown(opening), place)
+        except AnswerLost as error:
+            if not self._waits:
+                await asyncio.shield(self._give_up(error, place))
         except BaseException as error:
             await asyncio.shield(self._give_up(error, place))
             if not isinstance(error, Exception):
@@ -201,7 +205,7 @@ class AnswerRun:
 
     async def _shown(self, opening: Opening) -> AnswerShown:
         """Shows the answer live to people; collects the complete answer in silence, for bots, or without a thread."""
-        events, place = await self.source.events(self), opening.place
+        events, place = self._unless_away(await self.source.events(self)), opening.place
         if place is None or place.requester is None or opening.is_silent:
             self._has_begun.set()
             shown = await self._whole(events, opening.mentionable)
@@ -220,6 +224,21 @@ class AnswerRun:
             showing.lose()
         self._has_begun.set()
         return await showing.show(events)
+
+    async def _unless_away(self, events: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
+        """Yields the events. If the run has not reached its agent, its work waits, and nothing is shown."""
+        has_begun = False
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if isinstance(event, Broken) and event.is_away and not has_begun:
+                    policy = self._run_context.operating_policy
+                    kept = self._run_context.database.write(keep_for_later, self.run_id, event.reason, policy)
+                    self._waits = await kept
+                    if self._waits:
+                        self.lose()
+                        return
+                has_begun = has_begun or not isinstance(event, Warned)
+                yield event
 
     async def _whole(self, events: AsyncGenerator[AgentEvent, None], mentionable: frozenset[str]) -> AnswerShown:
         whole = AnswerCollector(mentionable)

@@ -65,6 +65,7 @@ from swarm.services.rules.system_messages import (
     post_ephemeral,
     post_message,
     replace_retry,
+    set_aside_in,
     show_anew,
     show_answered,
     show_stopped,
@@ -418,7 +419,7 @@ def retry_run(
     """
     run = _shown_in(tx, run_id, channel)
     if run is None or run.thread_id is None:
-        return Retried.IMPOSSIBLE
+        return _retry_set_aside(tx, run_id, channel, person, operating_policy)
     thread = threads.locked(tx, run.thread_id)
     run = runs.get(tx, run_id)  # read again under the lock
     if run is None or run.status in UNFINISHED:
@@ -427,6 +428,22 @@ def retry_run(
     if message_ts:
         replace_retry(tx, thread, message_ts, _INSTEAD[retried].format(person=person))
     return retried
+
+
+def _retry_set_aside(
+    tx: Transaction, delivery_id: str, channel: str, person: str, operating_policy: OperatingPolicy
+) -> Retried:
+    """Hands out a message again that was set aside, whose post with the button is taken down."""
+    found = inbox.get(tx, set_aside_in(tx, delivery_id) or "")
+    thread = threads.locked(tx, found.thread_id) if found and found.channel == channel else None
+    inbox_message = inbox.locked(tx, found.id) if found and thread else None
+    if inbox_message is None or thread is None:
+        return Retried.IMPOSSIBLE
+    if not inbox.move(tx, InboxStep.RETRY, inbox_message, reason=f"run again for <@{person}>", instruction=None):
+        return Retried.BEFORE if inbox_message.status in UNDER_WAY else Retried.IMPOSSIBLE
+    show_anew(tx, thread, inbox_message, operating_policy.reactions)
+    threads.touch(tx, [thread.id])
+    return Retried.DONE
 
 
 def _retry(tx: Transaction, run: Run, thread: Thread, person: str, operating_policy: OperatingPolicy) -> Retried:

@@ -34,9 +34,10 @@ from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMes
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import ask_of_run, note_all_accepted, release_run
 from swarm.services.requests.held import tell_waiting
-from swarm.services.rules.leases import claimed_members, give_back, lose, most_losses
+from swarm.services.rules.leases import claimed_members, give_back, lose, most_losses, wait_for_agent
+from swarm.services.rules.participants import read_roster
 from swarm.services.rules.silence import break_silence, is_silent, judged
-from swarm.services.rules.system_messages import post_message
+from swarm.services.rules.system_messages import post_message, tell_queued
 from swarm.services.runs.settling import outcome_of, settle_work
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, is_settled_by_tools, show_settled
 from swarm.store import deliveries, requests, tasks
@@ -169,6 +170,31 @@ def with_usage(tx: Transaction, run_id: str, closing: Closing, operating_policy:
     if not closing.footer or not operating_policy.shows_usage:
         return closing
     return replace(closing, usage=usage_text(*model_usage.used(tx, BudgetScope.RUN, run_id)))
+
+
+def keep_for_later(tx: Transaction, run_id: str, reason: str, operating_policy: OperatingPolicy) -> bool:
+    """Gives back the work of a run that did not reach its agent, and tells the thread once until it is answered.
+
+    Returns whether the work waits. A notice does not, and nothing after people's decisions were sent to the agent.
+    """
+    found = runs.get(tx, run_id)
+    assert found is not None  # unfinished runs are never removed
+    thread = threads.locked(tx, found.thread_id) if found.thread_id else None
+    lease = leases.by_token(tx, found.lease_token)
+    run = runs.locked(tx, run_id)
+    if run is None or run.status is not RunStatus.RUNNING or run.stop_requested_at is not None:
+        return False
+    if lease is None or lease.kind is LeaseKind.NOTICE or not leases.holds(lease) or is_polling(tx, run):
+        return False
+    if requests.is_any_sent(tx, run.task_id or run.trigger_id):
+        return False
+    runs.end(tx, run.id, RunStep.ABANDON, reason)
+    wait_for_agent(tx, lease, reason)
+    roster = read_roster(tx, operating_policy)
+    agent = roster.by_id(run.agent_id)
+    if thread and agent:
+        tell_queued(tx, thread, roster, [replace(agent, online=False)])
+    return True
 
 
 def break_off(

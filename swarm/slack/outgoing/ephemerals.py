@@ -12,9 +12,9 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import RefusedBySlack, Unavailable
 from swarm.slack.incoming.fields import JsonObject
-from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
+from swarm.slack.outgoing.web_api import WebApi
 
 MOST_A_MINUTE: Final = 10
 SLOW_TEXT: Final = "Slow down, please: you have pressed many buttons. I answer again in a minute."

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
-from swarm.domain.errors import Conflict, Forbidden, NotFound, SwarmError, Unavailable
+from swarm.domain.errors import Conflict, Forbidden, NotFound, RefusedBySlack, SwarmError, Unavailable
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.files import FileInfo, Share, check_size
 from swarm.domain.model.threads import FLAT
 from swarm.slack.incoming.fields import JsonObject, count_at, id_at, object_at, objects_at, text_at, ts_at
-from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
+from swarm.slack.outgoing.web_api import WebApi
 
 FILE_HOST: Final = "files.slack.com"
 

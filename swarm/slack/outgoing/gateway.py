@@ -16,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.access import Me, Person
-from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.domain.errors import ConfigurationError, RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import (
     Answer,
     Delivery,
@@ -27,6 +27,7 @@ from swarm.domain.model.deliveries import (
     NotSent,
 )
 from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
+from swarm.domain.troubles import SlackTrouble, slack_troubles
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, ids_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of
@@ -36,9 +37,10 @@ from swarm.slack.outgoing.delivery_calls import content, method_of, oldest_post,
 from swarm.slack.outgoing.files import SlackFileClient
 from swarm.slack.outgoing.modals import PersonalSurfaces, change_view
 from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.refused_token import PROBE_SECONDS
 from swarm.slack.outgoing.sessions import Sessions
 from swarm.slack.outgoing.streams import SlackStreams
-from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
+from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, SlackClock, WebApi
 
 SLACK_API_URL: Final = "https://slack.com/api/"
 
@@ -81,8 +83,16 @@ class Gateway:
         timeout_seconds: float = 10.0,
         watcher: Watcher = NO_WATCHERS,
         agent_sessions: bool | None = False,
+        probe_seconds: float = PROBE_SECONDS,
     ) -> None:
-        self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
+        self._api = WebApi(
+            token,
+            base_url=base_url,
+            timeout_seconds=timeout_seconds,
+            pacing=pacing,
+            watcher=watcher,
+            probe_seconds=probe_seconds,
+        )
         self._me: Me | None = None
         self._private_answers = ephemerals.PrivateAnswers()
         self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
@@ -143,11 +153,47 @@ class Gateway:
 
     async def ready(self, delivery: Delivery) -> None:
         """Waits until Slack's rate limits allow this delivery. Deliveries to other channels are not held up."""
-        await self._api.acquire_slot(method_of(delivery), delivery.channel)
+        await self._api.acquire_turn(method_of(delivery), delivery.channel)
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
         """Returns how long :meth:`ready` is expected to wait."""
         return self._api.expected_wait_seconds(method_of(delivery), delivery.channel)
+
+    @property
+    def refused_by(self) -> str | None:
+        """Slack's code while it refuses the bot's token; None if it accepts the token, as far as known."""
+        return self._api.refused_token.code
+
+    @property
+    def troubles(self) -> tuple[SlackTrouble, ...]:
+        """What Slack's last answers say about the app."""
+        return slack_troubles(self.refused_by, self._api.refused)
+
+    async def check_token(self, token: str) -> None:
+        """Raises ConfigurationError unless Slack accepts a bot token for the same team and bot as before, and
+        Unavailable if Slack cannot be reached.
+        """
+        try:
+            found = _identity(await self._api.read("auth.test", {"token": token}))
+        except RefusedBySlack as refused:
+            message = f"Slack does not accept the new SLACK_BOT_TOKEN: {refused.slack_code}."
+            raise ConfigurationError(message) from refused
+        me = await self.identify()
+        if (found.team, found.bot_id) != (me.team, me.bot_id):
+            raise ConfigurationError(
+                "The new SLACK_BOT_TOKEN belongs to another team or bot.",
+                hint="Another workspace or app needs a restart, and its own SWARM_HOME and database.",
+            )
+
+    def use_token(self, token: str) -> None:
+        """Makes all further calls with a bot token that `check_token` has accepted."""
+        self._api.client.token = token
+        self._api.refused.clear()
+        self._api.refused_token.accept()
+
+    async def token_accepted(self) -> None:
+        """Waits as long as Slack refuses the bot's token."""
+        await self._api.refused_token.accepted()
 
     async def deliver(self, delivery: Delivery) -> Answer:
         """Makes the call once, within ``timeout_seconds``.

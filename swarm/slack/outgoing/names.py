@@ -17,11 +17,10 @@ from typing import Final, Generic, Protocol, TypeVar
 import structlog
 
 from swarm.domain.access import Person, UserGroup
-from swarm.domain.errors import SwarmError
+from swarm.domain.errors import RefusedBySlack, SwarmError
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import ChannelInfo
-from swarm.slack.outgoing.web_api import RefusedBySlack
 
 FRESH_SECONDS: Final = 3600.0
 FACTS_FRESH_SECONDS: Final = 300.0

@@ -16,7 +16,7 @@ import structlog
 
 from swarm.domain.answers.calls import AnswerTarget, SessionState
 from swarm.domain.answers.slack_results import is_for_good
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import (
     EPHEMERAL_SECONDS,
     Answer,
@@ -27,7 +27,7 @@ from swarm.domain.model.deliveries import (
     NotSent,
 )
 from swarm.slack.incoming.fields import JsonObject
-from swarm.slack.outgoing.web_api import Failure, RefusedBySlack, WebApi
+from swarm.slack.outgoing.web_api import Failure, WebApi
 
 STATUS: Final = "assistant.threads.setStatus"
 SESSION_STATUS: Final = "agents.sessions.setStatus"

@@ -26,6 +26,7 @@ from swarm.domain.answers.calls import (
     StreamCall,
     UpdatePage,
 )
+from swarm.domain.errors import RefusedBySlack
 from swarm.domain.model.deliveries import (
     METADATA_EVENT_TYPE,
     Answer,
@@ -44,7 +45,7 @@ from swarm.slack.outgoing.answer_blocks import (
     text_block,
 )
 from swarm.slack.outgoing.sessions import Sessions
-from swarm.slack.outgoing.web_api import Failure, RefusedBySlack, WebApi
+from swarm.slack.outgoing.web_api import Failure, WebApi
 
 _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
@@ -75,8 +76,10 @@ class SlackStreams:
         self.sessions = sessions
 
     async def acquire_slot(self, slot: Slot, channel: str) -> None:
-        """Waits until Slack's rate limits allow a call of this method, in order of arrival."""
-        await self._api.acquire_slot(slot.value, channel)
+        """Waits until Slack's rate limits allow a call of this method, in order of arrival, and Slack accepts the
+        token.
+        """
+        await self._api.acquire_turn(slot.value, channel)
 
     def expected_wait_seconds(self, slot: Slot, channel: str) -> float:
         """Returns how long :meth:`acquire_slot` is expected to wait."""

@@ -23,11 +23,19 @@ from slack_sdk.signature import Clock
 from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import SECOND, SystemClock
-from swarm.domain.errors import NotFound, Unavailable
-from swarm.domain.model.deliveries import DeliveryRefused, InDoubt, NotSent
+from swarm.domain.errors import RefusedBySlack, Unavailable
+from swarm.domain.model.deliveries import (
+    ACCESS_CODES,
+    MISSING_SCOPE,
+    TOKEN_CODES,
+    DeliveryRefused,
+    InDoubt,
+    NotSent,
+)
 from swarm.domain.watchers import NO_WATCHERS, SlackCall, Watcher
 from swarm.slack.incoming.fields import EMPTY, JsonObject, is_object
 from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.refused_token import PROBE_SECONDS, RefusedToken
 
 RETRY_SECONDS: Final = 1.0
 """The pause before a retry if Slack does not request one; the sender may wait longer after several attempts."""
@@ -124,6 +132,8 @@ def _name(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
+_IDENTITY: Final = "auth.test"
+
 READ_ATTEMPTS: Final = 5
 """How many consecutive rate limits a read waits out."""
 
@@ -154,14 +164,6 @@ _TAKES_JSON: Final = frozenset(
 
 _TAKES_FORM: Final = frozenset({"files.completeUploadExternal", "files.getUploadURLExternal"})
 """Methods whose arguments may be too long for a query."""
-
-
-class RefusedBySlack(NotFound):
-    """A read that Slack refused."""
-
-    def __init__(self, slack_code: str) -> None:
-        super().__init__(f"Slack answers {slack_code}.")
-        self.slack_code = slack_code
 
 
 class SlackClock(Clock):
@@ -195,7 +197,14 @@ class WebApi:
     """
 
     def __init__(
-        self, token: str, *, base_url: str, timeout_seconds: float, pacing: Pacing, watcher: Watcher = NO_WATCHERS
+        self,
+        token: str,
+        *,
+        base_url: str,
+        timeout_seconds: float,
+        pacing: Pacing,
+        watcher: Watcher = NO_WATCHERS,
+        probe_seconds: float = PROBE_SECONDS,
     ) -> None:
         self._watcher = watcher
         self._pacing = pacing
@@ -205,17 +214,28 @@ class WebApi:
             self.client.proxy = None
         self.clock = SlackClock()
         self.scopes: frozenset[str] | None = None  # of the bot's token; None until Slack has told them
+        self.refused_token = RefusedToken(self._probe, probe_seconds)
+        self.refused: dict[str, str] = {}  # other codes that concern the app, by method or channel
         self._closed = False
 
     async def close(self) -> None:
         """Closes the connections. Later calls raise RuntimeError."""
         self._closed = True
+        await self.refused_token.close()
         if self.client.session is not None:
             await self.client.session.close()
 
     async def acquire_slot(self, method: str, channel: str | None = None) -> None:
         """Waits until Slack's rate limits allow a call of ``method``."""
         await self._pacing.acquire_slot(method, channel)
+
+    async def acquire_turn(self, method: str, channel: str | None = None) -> None:
+        """Like :meth:`acquire_slot`, and waits as long as Slack refuses the token."""
+        is_free = False
+        while not is_free:  # those that were held together must not all be sent at once
+            await self.refused_token.accepted()
+            await self.acquire_slot(method, channel)
+            is_free = self.refused_token.code is None
 
     def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
         """Returns how long :meth:`acquire_slot` is expected to wait."""
@@ -224,14 +244,47 @@ class WebApi:
     async def call(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
         """Makes a call immediately, in an acquired slot. Returns Slack's response, or the outcome of a failed call.
 
-        An argument ``token`` replaces the bot's token.
+        An argument ``token`` replaces the bot's token. While Slack refuses the bot's token no call is made with it.
         """
+        if self.refused_token.code and "token" not in arguments:
+            return NotSent(reason=self.refused_token.code, retry_after_seconds=RETRY_SECONDS)
+        return self._judged(method, arguments, await self._called(method, arguments))
+
+    async def _called(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
         self._open_session()
         begun = time.perf_counter()
         answer = await self._answer(method, arguments)
         seconds = time.perf_counter() - begun
         self._watcher.slack_called(SlackCall(method=method, result=_result(answer), seconds=seconds))
         return answer
+
+    def _judged(
+        self, method: str, arguments: Mapping[str, object], answer: JsonObject | Failure
+    ) -> JsonObject | Failure:
+        """Notes a refusal that concerns the app. A refused token makes no call fail."""
+        code = answer.error if isinstance(answer, DeliveryRefused) else ""
+        if "token" in arguments or method == _IDENTITY:
+            return answer
+        if code in TOKEN_CODES:
+            self.refused_token.refuse(code)
+            return NotSent(reason=code, retry_after_seconds=RETRY_SECONDS)
+        channel = str(arguments.get("channel") or arguments.get("channel_id") or "")
+        for subject, codes in ((method, {MISSING_SCOPE}), (channel, ACCESS_CODES)):
+            if code in codes:
+                self.refused[subject] = code
+            elif not isinstance(answer, Failure):
+                self.refused.pop(subject, None)
+        return answer
+
+    async def _probe(self) -> str | None:
+        """Asks Slack about the token, see `RefusedToken`."""
+        match await self._called(_IDENTITY, {}):
+            case DeliveryRefused(error=code):
+                return code
+            case NotSent() | InDoubt():
+                return ""
+            case _:
+                return None
 
     async def _answer(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
         try:

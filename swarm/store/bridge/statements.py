@@ -30,6 +30,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     literal_column,
+    or_,
     select,
     true,
 )
@@ -111,6 +112,27 @@ def every_column(table: Table, *omitted: str, **values: object) -> dict[str, obj
     ``omitted``.
     """
     return {column.name: bindparam(column.name) for column in table.columns if column.name not in omitted} | values
+
+
+PATTERN: Final = bindparam("pattern", type_=Text)
+
+
+def selected(
+    table: Table, agent_name: ColumnElement[Any], has_reason: ColumnElement[bool]
+) -> tuple[ColumnElement[bool], ...]:
+    """Returns the conditions of a `Selection`, with its ``params``. ``has_reason`` compares with `PATTERN`."""
+
+    def is_same(name: str, column: ColumnElement[Any]) -> ColumnElement[bool]:
+        wanted = bindparam(name, type_=Text)
+        return or_(wanted.is_(None), column == wanted)
+
+    return (
+        table.c.status == bindparam("status"),
+        is_same("agent", agent_name),
+        is_same("channel", table.c.channel),
+        or_(PATTERN.is_(None), has_reason),
+        table.c.created_at >= bindparam("since"),
+    )
 
 
 def row_mapper(kind: type[Entity], *omitted: str, **special: Callable[[Row], object]) -> Callable[[Row], Entity]:

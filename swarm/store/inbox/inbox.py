@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, false, func, literal_column, select, true, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Integer,
+    Text,
+    bindparam,
+    exists,
+    false,
+    func,
+    literal_column,
+    select,
+    true,
+    update,
+)
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
@@ -18,9 +31,11 @@ from swarm.domain.model.inbox import (
     MatchedBy,
     order_key,
 )
+from swarm.domain.selections import Selection
 from swarm.store import history
 from swarm.store.bridge.statements import (
     AT_MOST_N,
+    PATTERN,
     Statement,
     arrive,
     first_of_each,
@@ -29,9 +44,12 @@ from swarm.store.bridge.statements import (
     literally,
     may,
     row_mapper,
+    selected,
 )
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
+from swarm.store.tables import agents
+from swarm.store.tables.effects import history as history_rows
 from swarm.store.tables.work import inbox_messages, lease_members, leases
 
 
@@ -112,6 +130,11 @@ _OF_MESSAGE = Statement(_of_message)
 _OF_MESSAGE_LOCKED = Statement(_of_message.with_for_update(key_share=True))
 _BY_STATUS = Statement(
     select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(AT_MOST_N)
+)
+_agent_name = select(agents.c.name).where(agents.c.id == _i.agent_id).scalar_subquery()
+_has_reason = exists().where(history_rows.c.subject == _i.id, history_rows.c.reason.like(PATTERN, escape="!"))
+_MATCHING = Statement(
+    select(_i.id).where(*selected(inbox_messages, _agent_name, _has_reason)).order_by(_i.created_at).limit(AT_MOST_N)
 )
 _RECENT = Statement(select(inbox_messages).order_by(_i.created_at.desc()).limit(AT_MOST_N))
 
@@ -322,6 +345,12 @@ def latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[Inbo
     """Returns the newest messages, optionally with one status."""
     rows = _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
     return [inbox_message(row) for row in rows]
+
+
+def matching(tx: Transaction, selection: Selection, limit: int) -> list[str]:
+    """Returns the ids of the messages of a selection, oldest first. The reason is one in their history."""
+    found = _MATCHING.all(tx, **selection.params, n=limit)
+    return [row["id"] for row in found]
 
 
 def due_of_lanes(tx: Transaction, lanes: Iterable[queues.Lane]) -> dict[queues.Lane, list[InboxMessage]]:

@@ -66,6 +66,7 @@ deliveries = Table(
     Column("removes", Boolean, nullable=False, server_default=false()),
     Column("request_id", Text),  # the request that the message shows
     Column("drops_request_id", Text),  # the request that the message's button drops
+    Column("held_since", BigInteger),  # since when a refusal that may end makes it wait
     one_of("kind", DeliveryKind),
     one_of("status", DeliveryStatus),
     CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),

@@ -12,12 +12,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
+from swarm.domain.troubles import slack_troubles
 from swarm.services.operate.overview import Storing
 from swarm.store.admin import probe
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.sqlite_driver import sqlite3
 from swarm.store.bridge.transaction import Transaction
-from tests.support.doors import Doors, Visitor, WatchedWakeups, open_doors
+from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.postgres import database_name
 from tests.support.world import BOT, World
 
@@ -32,6 +33,7 @@ async def test_ready_says_so_with_the_backlog(doors: Doors, lea: Visitor) -> Non
         "ready": True,
         "checks": {"database": True, "writes": True, "slack": True},
         "problems": {},
+        "troubles": [],
         "backlog": {"inbox_unread": 1, "oldest_unread_seconds": 90, "tasks_open": 0, "deliveries_open": 1},
         "gap_seconds": 0,
     }
@@ -47,6 +49,42 @@ async def test_without_slack_it_is_not_ready_and_says_what_is_missing(doors: Doo
     assert "slack" in answer.json()["error"]["message"]
     assert "no connection to Slack" in answer.json()["problems"]["slack"]
     assert "database" not in answer.json()["problems"]
+
+
+@pytest.mark.req("OPS-15")
+async def test_a_refused_token_is_named_to_the_operator_and_hidden_from_others(doors: Doors, lea: Visitor) -> None:
+    doors.troubles.extend(slack_troubles("token_revoked", {}))
+    url = f"{doors.base}/readyz"
+    operator = await doors.http.get(url, headers={"Authorization": f"Bearer {OPERATOR_TOKEN}"})
+    others = [await doors.http.get(url), await lea.ask("GET", "/readyz")]
+    assert [answer.status_code for answer in (operator, *others)] == [503, 503, 503]
+    assert operator.json()["checks"]["slack_token"] is False
+    assert [one["code"] for one in operator.json()["troubles"]] == ["token_revoked"]
+    assert "swarm reload" in operator.json()["troubles"][0]["remedy"]
+    for answer in others:
+        assert [one["code"] for one in answer.json()["troubles"]] == ["slack_token"]
+        assert "revoked" not in answer.text
+    traffic = await doors.http.get(f"{url}?for=traffic")
+    assert (traffic.status_code, traffic.json()["ready"]) == (200, True)
+    await doors.world.database.close()
+    assert (await doors.http.get(f"{url}?for=traffic")).status_code == 503
+
+
+@pytest.mark.req("OPS-15")
+@pytest.mark.parametrize(
+    ("refused", "status"),
+    [
+        ({"reactions.add": "missing_scope"}, 200),
+        ({"chat.postMessage": "missing_scope"}, 503),
+        ({"C1": "team_access_not_granted"}, 200),
+    ],
+)
+async def test_what_holds_no_answers_or_one_channel_is_told_and_stays_ready(
+    doors: Doors, refused: dict[str, str], status: int
+) -> None:
+    doors.troubles.extend(slack_troubles(None, refused))
+    answer = await doors.http.get(f"{doors.base}/readyz")
+    assert (answer.status_code, len(answer.json()["troubles"]), len(answer.json()["problems"])) == (status, 1, 1)
 
 
 @pytest.mark.req("OPS-06")

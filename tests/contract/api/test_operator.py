@@ -15,6 +15,7 @@ async def test_a_message_that_died_of_its_attempts_is_handed_out_anew_by_a_redri
     for _ in range(5):
         token = (await lea.only())["lease"]["token"]
         await lea.post("/leases/finish", {"tokens": [token], "outcome": "failed", "reason": "it crashed"})
+        await doors.world.later(60)
     assert await lea.poll() == []
     (dead,) = (await doors.operator.get("/inbox?status=dead"))["inbox_messages"]
     assert dead == dead | {"agent": "lea", "channel": "C1", "ts": message.ts, "matched_by": "mention"}

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from swarm.domain.errors import RefusedBySlack
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.names import Names
-from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.workspace import Workspace
 
 pytestmark = pytest.mark.req("CHAN-03")

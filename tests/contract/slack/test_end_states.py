@@ -208,9 +208,12 @@ async def test_a_mark_of_another_agent_stays(scene: Scene) -> None:
     agents = [await world.lead(), await world.lead("second")]
     root = await scene.asks("swarm#all hello")
     await world.answers(agents[0], await world.only(agents[0]), "done")
+    assert await scene.marks(root) == [STORED, ANSWERED]
     for _ in range(MAX_MESSAGE_ATTEMPTS):
         trigger = await world.only(agents[1])
         await world.services.work.finish(agents[1], [trigger.lease_token], FinishOutcome.FAILED, "it broke")
+        await world.later(60)
+        await world.is_here(agents[1])
     assert await scene.marks(root) == [STORED, ANSWERED, FAILED]
     (dead,) = [entry for entry in await world.inbox_messages(root) if entry.status is InboxStatus.DEAD]
     await world.services.inbox.redrive(dead.id)

@@ -12,13 +12,21 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from multidict import CIMultiDictProxy
 
-from swarm.domain.errors import BadRequest, Conflict, Forbidden, NotFound, SwarmError, TooLarge, Unavailable
+from swarm.domain.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    NotFound,
+    RefusedBySlack,
+    SwarmError,
+    TooLarge,
+    Unavailable,
+)
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.files import FileInfo, Share
 from swarm.slack.outgoing.files import OpenDownload
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
-from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.workspace import Workspace
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -9,12 +9,11 @@ import pytest
 from aiohttp import web
 
 from swarm.domain.access import Person
-from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
+from swarm.domain.errors import ConfigurationError, NotFound, RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryKind, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.threads import AuthorKind, ChannelType
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
-from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace, delivery
 
@@ -187,7 +186,7 @@ async def test_an_effect_that_is_there_already_is_accepted(gateway: Gateway, wor
     [
         ({"kind": "error", "error": "channel_not_found"}, DeliveryRefused(error="channel_not_found")),
         ({"kind": "error", "error": "is_archived"}, DeliveryRefused(error="is_archived")),
-        ({"kind": "error", "error": "token_revoked"}, DeliveryRefused(error="token_revoked")),
+        ({"kind": "error", "error": "token_revoked"}, NotSent(reason="token_revoked", retry_after_seconds=1.0)),
         ({"kind": "error", "error": "msg_too_long"}, DeliveryRefused(error="msg_too_long")),
         ({"kind": "error", "error": "ratelimited"}, NotSent(reason="ratelimited", retry_after_seconds=1.0)),
         ({"kind": "error", "error": "rate_limited"}, NotSent(reason="ratelimited", retry_after_seconds=1.0)),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, SwarmError, Unavailable
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RefusedBySlack, SwarmError, Unavailable
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryKind
 from swarm.domain.model.requests import (
     Decide,
@@ -37,7 +37,6 @@ from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.ephemerals import SLOW_TEXT
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.request_cards import request_blocks
-from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.workspace import Workspace, delivery
 from tests.support.human_requests import REQUEST_ID, answer, deploy, ended_request, human_request, text_fields
 

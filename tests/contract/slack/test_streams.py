@@ -9,7 +9,7 @@ import pytest
 from swarm.domain.answers.calls import AnswerTarget, Closing, PlanTitle, Slot, StreamCall, TaskDisplay, Text
 from swarm.domain.answers.events import StepStatus
 from swarm.domain.answers.slack_results import Meaning, meaning
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import (
     METADATA_EVENT_TYPE,
     Answer,
@@ -21,7 +21,6 @@ from swarm.domain.model.deliveries import (
 from swarm.domain.model.threads import AuthorKind
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
-from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.answers import RUN, appending, begun, card, closing, opening, place, posting, updating
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
@@ -300,7 +299,7 @@ async def test_a_message_that_was_deleted_is_gone(gateway: Gateway, workspace: W
 async def test_a_place_that_is_gone_says_so(gateway: Gateway, workspace: Workspace, where: AnswerTarget) -> None:
     for gone in (place(where.thread_ts, channel="C0NOWHERE"), place("1700000000.000100")):
         for call in (opening(), posting()):
-            assert await refused_as(gateway, gone, call) is Meaning.PLACE_GONE
+            assert await refused_as(gateway, gone, call) is Meaning.NOT_HERE
     assert len(await workspace.messages()) == 1
 
 

@@ -184,16 +184,50 @@ def test_a_deleted_post_goes_on_in_another_one() -> None:
     assert len(run.closings) == 1
 
 
-@pytest.mark.parametrize("error", ["channel_not_found", "is_archived", "token_revoked", "restricted_action"])
+@pytest.mark.req("OPS-15")
+@pytest.mark.parametrize("error", ["channel_not_found", "not_in_channel", "ekm_access_denied", "restricted_action"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_where_nothing_can_be_written_the_run_is_ended(kind: Kind, error: str) -> None:
-    """The agent is not kept at work for nobody, and nothing is left to posts that would fail as well."""
+def test_where_nothing_can_be_written_all_is_left_to_posts_that_wait(kind: Kind, error: str) -> None:
+    """The run goes on, because somebody may invite the app back, or its author is told of the loss."""
     run = Run(mode=kind.mode, fault=at_nth(kind, 1, DeliveryRefused(error=error), times=100)).play(told(FINISHED))
-    assert run.over is not None
-    assert not run.over.leftover
-    assert run.over.closing.note == ""
-    is_last = kind.is_last is True
-    assert (run.hung_up_at is None) is is_last
+    assert_told(run)
+    assert run.hung_up_at is None
+
+
+@pytest.mark.req("OPS-15")
+@pytest.mark.parametrize("held_seconds", [40, 600])
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_while_the_token_is_refused_an_answer_collects_and_is_shown_whole(
+    kind: Kind, nth: int, held_seconds: int
+) -> None:
+    """Slack has ended a stream that was open for too long; an update completes it."""
+    held_until = 0.0
+    refused = NotSent(reason="token_revoked", retry_after_seconds=1)
+    first = at_nth(kind, nth, refused)
+
+    def fault(call: StreamCall, number: int) -> Answer | str | None:
+        nonlocal held_until
+        if first(call, number):
+            held_until = run.now + held_seconds
+        if run.now < held_until:
+            return refused
+        if (
+            held_seconds > 300
+            and held_until
+            and run.now < held_until + 1
+            and isinstance(call, AppendStream | CloseStream)
+        ):
+            return "expire"
+        return None
+
+    run = Run(mode=kind.mode, fault=fault)
+    run.turn_seconds = lambda slot: max(0.0, held_until - run.now)
+    run.play(told(FINISHED))
+    assert_told(run)
+    has_waited = run.now > 1000 + held_seconds
+    assert not held_until or has_waited or (run.over and run.over.leftover), "nothing is open, and posts wait"
+    assert not any(message.is_live for message in run.messages if message.mode is PageMode.STREAM)
 
 
 @pytest.mark.parametrize("wrong", ["applied", InDoubt(reason="cut")])
