@@ -11,6 +11,7 @@ from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.idempotency import Caller
+from swarm.store import listening
 from tests.support.world import BOT, World, holding, texts
 
 pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-06")]
@@ -156,8 +157,11 @@ async def test_after_five_attempts_a_message_is_dead_and_the_thread_is_told_once
 async def test_an_agent_that_could_not_renew_since_the_coordinator_was_away_is_not_blamed(world: World) -> None:
     lead = await world.lead()
     await world.says(f"{BOT} hello")
+    span = await world.database.write(listening.record, None)
     trigger = await world.only(lead)
-    world.clock.advance(LEASE_SECONDS + 1)
+    world.clock.advance(LEASE_SECONDS / 2)
+    await world.database.write(listening.record, span)
+    world.clock.advance(LEASE_SECONDS / 2 + 1)
     restarted = world.governed_by(OperatingPolicy(started_at=world.clock.now_us()))
     await restarted.sweep()
     assert await restarted.poll(lead) == []  # its work is still its own

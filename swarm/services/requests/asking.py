@@ -154,9 +154,16 @@ def ask_during_run(
 
 
 def ask_live(
-    tx: Transaction, found: Run, tool: str, new: NewRequest, operating_policy: OperatingPolicy
+    tx: Transaction,
+    found: Run,
+    tool: str,
+    new: NewRequest,
+    operating_policy: OperatingPolicy,
+    *,
+    after_answer: bool = False,
 ) -> HumanRequest:
     """Asks a question of a run that waits for the answer. The operator's rules for the tool replace its policy.
+    ``after_answer``: also while the work goes on after its answer has ended.
 
     Raises Conflict if the run is over, or if people cannot be asked.
     """
@@ -164,8 +171,8 @@ def ask_live(
     check_may_show(thread, "people cannot be asked")
     lease = leases.by_token(tx, found.lease_token)
     run = runs.locked(tx, found.id)
-    is_running = run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is None
-    if run is None or not is_running or not leases.holds(lease):
+    is_open = run is not None and run.stop_requested_at is None and (after_answer or run.status is RunStatus.RUNNING)
+    if run is None or not is_open or not leases.holds(lease):
         raise Conflict("The run has ended, so nobody can be asked.")
     agent = agents.names(tx).get(run.agent_id, "")
     policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool, new.policy)

@@ -136,7 +136,7 @@ def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy
     """
     key = f"budget:{run.id}:{budget.scope}:{budget.unit}:{budget.next_limit}"
     new = replace(_question(budget), key=key)
-    return ask_live(tx, run, RULE.format(scope=budget.scope), new, operating_policy)
+    return ask_live(tx, run, RULE.format(scope=budget.scope), new, operating_policy, after_answer=True)
 
 
 def _question(budget: UsedBudget) -> NewRequest:

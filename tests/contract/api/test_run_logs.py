@@ -46,6 +46,8 @@ async def test_a_task_without_a_thread_gets_one_run_per_lease(doors: Doors) -> N
     run = await run_of(doors, first.json()["id"])
     assert (run.agent_id, run.thread_id, run.task_id) == (wim.id, None, trigger["task"]["id"])
     await wim.post("/leases/finish", {"tokens": [trigger["lease"]["token"]], "outcome": "failed", "reason": "hm"})
+    doors.world.clock.advance(2)  # a failed attempt is followed by a pause
+    await doors.world.sweep()
     next_try = await wim.only(hold="true")
     second = await started(wim, next_try, task_id=trigger["task"]["id"])
     assert second.is_success, second.text
@@ -58,7 +60,7 @@ async def test_work_that_is_streamed_keeps_the_id_of_its_stream(doors: Doors, le
         "slack-stream", trigger["lease"]["token"], action="open", inbox_message_id=trigger["inbox_messages"][0]["id"]
     )
     run = await started(lea, trigger, inbox_message_id=trigger["inbox_messages"][0]["id"])
-    assert run.json() == {"id": opened["turn_id"]}
+    assert run.json() == {"id": opened["turn_id"], "answers": 0}
 
 
 async def test_a_reported_run_does_not_stand_in_the_way_of_a_stream_nor_of_the_end(doors: Doors, lea: Visitor) -> None:
@@ -187,6 +189,8 @@ async def test_the_runs_on_a_task_are_listed_newest_first(doors: Doors) -> None:
     wim, trigger, run_id = await working(doors)
     await sent(wim, run_id, 0, b"one\n")
     await wim.post("/leases/finish", {"tokens": [trigger["lease"]["token"]], "outcome": "failed", "reason": "hm"})
+    doors.world.clock.advance(2)  # a failed attempt is followed by a pause
+    await doors.world.sweep()
     second = await started(wim, await wim.only(hold="true"), task_id=trigger["task"]["id"])
     found = (await doors.operator.get(f"/tasks/{trigger['task']['id']}/runs"))["runs"]
     assert [(one["id"], one["agent"], one["attempt"], one["log_bytes"]) for one in found] == [
