@@ -69,7 +69,7 @@ async def test_the_operator_may_hide_the_usage(world: World) -> None:
 
 @pytest.mark.parametrize("decision", [HumanDecision.APPROVE, HumanDecision.REJECT])
 async def test_a_run_waits_for_people_before_it_starts(world: World, decision: HumanDecision) -> None:
-    limit(world, thread=Budget(tokens=1))
+    limit(world, thread=Budget(tokens=50))
     async with helping(world, "One.", "Two.") as (show, model):
         root = await world.says(f"{BOT} hello")
         await show.over(root)
@@ -110,7 +110,7 @@ async def test_an_agent_elsewhere_reports_no_usage_and_is_not_held_back(world: W
 
 
 async def test_what_people_approved_is_kept_as_long_as_usage(world: World) -> None:
-    limit(world, thread=Budget(tokens=1))
+    limit(world, thread=Budget(tokens=50))
     async with helping(world, "One.", "Two.") as (show, _):
         root = await world.says(f"{BOT} hello")
         await show.over(root)
