@@ -119,4 +119,4 @@ def _preview(shown: Mapping[str, Any]) -> str:
     """Returns one line, even if a name or text has several lines. External text must not control the terminal."""
     place = f" in {shown['channel']}" if shown["channel"] else ""
     of = shown.get("inbox_message_id") or shown["message_id"]
-    return "  " + line_for_terminal(f"{of}  {shown['from']}{place}: {shown['preview']}")
+    return "  " + line_for_terminal(f"{of} {shown['from']}{place}: {shown['preview']}")
