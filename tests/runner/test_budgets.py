@@ -149,7 +149,7 @@ async def test_a_budget_that_is_used_up_asks_before_the_cli_starts(office: Offic
     ts, task_id = await office.delegate()
     await card(office, ts, "25 of 20 tokens", "approve")
     await office.ended(task_id, "completed")
-    await office.says(ts, "Part 2.", "up to 30 tokens")
+    await office.says(ts, "Part 2.", "up to 40 tokens")
 
 
 @pytest.mark.long
