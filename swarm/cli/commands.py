@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from swarm.app import home
 from swarm.cli.main import up
 from swarm.cli.terminal import Terminal
-from swarm.config import SlackMode, load
+from swarm.config import SlackMode, load, load_part
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 from swarm.telemetry import log
@@ -106,7 +106,7 @@ def prompt(role: Role) -> None:
 
     Your own file, $SWARM_HOME/prompts/lead.md or worker.md, replaces the built-in prompt.
     """
-    print(base_prompt(role, home.prompts(load()) / f"{role}.md"))
+    print(base_prompt(role, home.prompts(load_part([("home",)])[0]) / f"{role}.md"))
 
 
 def base_prompt(role: Role, own: Path) -> str:

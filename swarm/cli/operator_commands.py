@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from swarm.app import home
 from swarm.cli import NoServer, fields_hint
 from swarm.cli.terminal import Terminal, write_json_lines
-from swarm.config import load
+from swarm.config import Settings, load_part
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
 from swarm.domain.model.budgets import dollars_text
@@ -370,11 +370,20 @@ def _print_indented(lines: Iterable[str]) -> None:
         _out.print(f"  {line_for_terminal(line)}")
 
 
+def coordinator_settings() -> Settings:
+    """Returns the settings by which a running coordinator is found, and no others: a settings file beside may be for
+    something else. Raises ConfigurationError."""
+    settings, problem = load_part((("home",), ("http", "host"), ("http", "port"), ("http", "url"), ("operator_token",)))
+    if problem:
+        raise ConfigurationError(problem)
+    return settings
+
+
 def operate(method: str, path: str, *, params: Mapping[str, Any] | None = None, json: Any = None) -> Any:
     """Sends a request to the running coordinator, with the ``params`` that are not None. Commands never bypass it to
     change the database.
     """
     query = {name: value for name, value in (params or {}).items() if value is not None}
-    settings = load()
+    settings = coordinator_settings()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, params=query, json=json)

@@ -21,9 +21,9 @@ from cyclopts import Parameter
 
 from swarm.app import home
 from swarm.cli import NoServer
-from swarm.cli.operator_commands import CoordinatorAway, CoordinatorClient, CoordinatorRefused
+from swarm.cli.operator_commands import CoordinatorAway, CoordinatorClient, CoordinatorRefused, coordinator_settings
 from swarm.cli.terminal import Terminal
-from swarm.config import Settings, load, load_part
+from swarm.config import Settings, load_part
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 from swarm.domain.text.characters import for_terminal
@@ -401,7 +401,7 @@ def logs(work: str, *, run: int | None = None, follow: bool = False) -> None:
         Go on until the run ends, or until Ctrl-C. Waits for a run that has not begun, and for a coordinator that starts
         again.
     """
-    settings = load()
+    settings = coordinator_settings()
     client = CoordinatorClient(
         settings.http.address, home.operator_token(settings), timeout_seconds=_FOLLOW_SECONDS + 10
     )

@@ -118,4 +118,5 @@ def _counted(count: int, what: str, of_whom: str = "") -> str:
 def _preview(shown: Mapping[str, Any]) -> str:
     """Returns one line, even if a name or text has several lines. External text must not control the terminal."""
     place = f" in {shown['channel']}" if shown["channel"] else ""
-    return "  " + line_for_terminal(f"{shown['from']}{place}: {shown['preview']}")
+    of = shown.get("inbox_message_id") or shown["message_id"]
+    return "  " + line_for_terminal(f"{of} {shown['from']}{place}: {shown['preview']}")

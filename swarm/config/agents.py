@@ -26,6 +26,8 @@ from swarm.domain.answers.agents import (
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role, check_name
 from swarm.domain.model.budgets import (
+    COUNTED_DOLLARS,
+    COUNTED_TOKENS,
     MICRODOLLARS,
     MOST_DOLLARS,
     MOST_TOKENS_REPORTED,
@@ -195,6 +197,15 @@ class _LimitsOfBudget(Section):
         return Budget(tokens=self.tokens, cost_microdollars=cost)
 
 
+class _ReportedLimits(_LimitsOfBudget):
+    """How much the reports of one run count for the budgets that it shares with others; null: all."""
+
+    tokens: int | None = Field(COUNTED_TOKENS, ge=1, le=MOST_TOKENS_REPORTED, description="input and output tokens")
+    dollars: Decimal | None = Field(
+        Decimal(COUNTED_DOLLARS), ge=Decimal("0.000001"), le=MOST_DOLLARS, description="cost, where it is known"
+    )
+
+
 class _BudgetsOfAgent(Section):
     """The budgets of one agent, in place of those for all agents; null: those for all."""
 
@@ -212,6 +223,9 @@ class BudgetSettings(Section):
     agent: _LimitsOfBudget = Field(_LimitsOfBudget(), description="each agent's runs in one day; the operator decides")
     day: _LimitsOfBudget = Field(_LimitsOfBudget(), description="all runs in one day; the operator decides")
     agents: Mapping[str, _BudgetsOfAgent] = Field(default_factory=dict, description="by the agent's name")
+    reported: _ReportedLimits = Field(
+        _ReportedLimits(), description="the most that one run's reports count for others, if the run has no limit"
+    )
     show_usage: bool = Field(True, description="show tokens and cost below answers, where they are known")
 
     @field_validator("agents")
@@ -232,4 +246,5 @@ class BudgetSettings(Section):
             agent=self.agent.budget,
             day=self.day.budget,
             agents=agents,
+            reported=self.reported.budget,
         )

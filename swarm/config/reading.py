@@ -10,16 +10,19 @@ entry for the same channel. `Reading` also says where each value comes from.
 from __future__ import annotations
 
 import copy
+import difflib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -29,18 +32,20 @@ from swarm.config.channel_agents import agent_id_problems
 from swarm.config.importing import caipe_variables
 from swarm.config.importing.documents import yaml_problem
 from swarm.config.importing.translation import Translation
-from swarm.config.section import expectation
+from swarm.config.section import describe, expectation
 from swarm.config.settings import Settings
 from swarm.config.variables import (
     CONFIG_VARIABLE,
     DYNAMIC_AGENTS,
     DYNAMIC_AGENTS_VARIABLE,
+    KNOWN,
     PLACEHOLDER,
     VARIABLES,
     report_unread,
 )
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.text.unique_keys import UniqueKeys
 from swarm.telemetry.redaction import Redactor
 
 _SECRET = re.compile(r"(token|secret|key)$")
@@ -60,6 +65,18 @@ class BadSettings(ConfigurationError):
         )  # a problem of several keys together names them itself
 
 
+def _meant(path: tuple[str, ...]) -> str:
+    """Returns the settings beside an unknown one with a similar name, as a question; empty if there are none."""
+    place = [step for step in path if not step.isdecimal()]
+    beside = {
+        known[len(place) - 1]
+        for known in (name.split(".") for name, _ in describe(Settings))
+        if len(known) >= len(place) and all(a in ("*", b) for a, b in zip(known, place[:-1], strict=False))
+    }
+    close = difflib.get_close_matches(place[-1].lower(), sorted(beside - {"*"}), n=1)
+    return f"; did you mean {'.'.join([*path[:-1], *close])}?" if close else ""
+
+
 def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str]:
     """Returns the key with its environment variable (of several, the one that is set), and the problem."""
     path = tuple(str(step) for step in part["loc"])
@@ -67,7 +84,7 @@ def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str
     variable = next((name for name in names if variables.get(name)), names[0] if names else None)
     key = ".".join(path) + (f" ({variable})" if variable else "")
     if part["type"] == "extra_forbidden":
-        return key, "there is no such setting"
+        return key, f"there is no such setting{_meant(path)}"
     expected = expectation(part)
     value = part.get("input")
     if isinstance(value, dict | list) or (path and _SECRET.search(path[-1])) or part["type"] == "missing":
@@ -269,7 +286,7 @@ def _sources(environment: Mapping[str, str] | None, folder: Path, user_home: Pat
     given: dict[str, Mapping[str, str | None]] = {
         "in the environment": dict(os.environ if environment is None else environment)
     }
-    files = {f"in {path}": dotenv_values(path) for path in dotenv_files(folder, user_home)}
+    files = {f"in {path}": _dotenv(path) for path in dotenv_files(folder, user_home)}
     return {
         where: {name: value for name, value in variables.items() if value}
         for where, variables in (given | files).items()
@@ -283,6 +300,16 @@ def overruled_tokens(folder: Path | None = None, user_home: Path | None = None) 
     return tuple(
         name for name in names if name in given and any(file.get(name, given[name]) != given[name] for file in files)
     )
+
+
+def _dotenv(path: Path) -> dict[str, str | None]:
+    """Returns the variables of a file. Raises ConfigurationError for one of ours that stands twice."""
+    lines: dict[str, int] = {}
+    for one in parse_stream(StringIO(_text_of(path))):
+        name, line = one.key or "", one.original.line
+        if name in KNOWN and lines.setdefault(name, line) != line:
+            raise ConfigurationError(f"{path}: line {line}: {name} stands twice, first in line {lines[name]}")
+    return dotenv_values(path)
 
 
 def _merged(sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -312,7 +339,7 @@ def _document(path: Path) -> dict[object, object]:
     if not path.exists():
         return {}
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), UniqueKeys)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise ConfigurationError(f"{path} cannot be read: {yaml_problem(error)}") from error
     if document is None:

@@ -114,7 +114,7 @@ OURS: Final = ("SWARM_", "SLACK_INTEGRATION_")
 """The prefixes of our variables; variables with other names may belong to other programs."""
 
 _OF_TESTS: Final = "SWARM_TEST_"
-_KNOWN: Final = READ_ELSEWHERE | VARIABLES.keys() | caipe_variables.READ | caipe_variables.WITHOUT_COUNTERPART.keys()
+KNOWN: Final = READ_ELSEWHERE | VARIABLES.keys() | caipe_variables.READ | caipe_variables.WITHOUT_COUNTERPART.keys()
 
 PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OF_KUBERNETES: Final = re.compile(
@@ -150,18 +150,18 @@ def _passed_on(settings: Settings) -> Iterator[str]:
 
 
 def _is_known(name: str, value: str) -> bool:
-    if name in _KNOWN or name.startswith(_OF_TESTS) or _OF_KUBERNETES.fullmatch(name):
+    if name in KNOWN or name.startswith(_OF_TESTS) or _OF_KUBERNETES.fullmatch(name):
         return True
     return name.endswith("_PORT") and _KUBERNETES_PORT.match(value) is not None
 
 
 def _advice(name: str) -> str:
-    close = [*_without_prefix(name), *difflib.get_close_matches(name, sorted(_KNOWN), n=1)]
+    close = [*_without_prefix(name), *difflib.get_close_matches(name, sorted(KNOWN), n=1)]
     return f"is {close[0]} meant?" if close else "there is no such setting"
 
 
 def _without_prefix(name: str) -> Iterator[str]:
     """Yields likely intended names: PORT for SWARM_PORT, SLACK_BOT_TOKEN for SLACK_INTEGRATION_BOT_TOKEN."""
     for prefix, instead in (("SWARM_", ""), ("SLACK_INTEGRATION_", "SLACK_")):
-        if name.startswith(prefix) and (other := instead + name.removeprefix(prefix)) in _KNOWN:
+        if name.startswith(prefix) and (other := instead + name.removeprefix(prefix)) in KNOWN:
             yield other

@@ -22,7 +22,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import runs, sessions
 from swarm.store.tables.agents import agent_messages
 from swarm.store.tables.effects import deliveries, history
-from swarm.store.tables.requests import escalations, request_answers, requests
+from swarm.store.tables.requests import audit, escalations, request_answers, requests
 from swarm.store.tables.runs import feedback, run_events, run_log_pieces, run_messages
 from swarm.store.tables.sessions import session_messages
 from swarm.store.tables.threads import thread_messages
@@ -38,9 +38,11 @@ _d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, runs.c, thre
 _thread: Final[BindParameter[str]] = bindparam("of_thread")
 _ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # leaves out a text that is still being written
 _ended_runs = select(_t.id).where(_ended)
+_requests_there = select(requests.c.id).where(requests.c.thread_id == _thread)
 _posted_there = or_(
     _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
     _d.task_id.in_(select(tasks.c.id).where(tasks.c.thread_id == _thread)),
+    _d.request_id.in_(_requests_there),
 )
 _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     *(
@@ -50,6 +52,7 @@ _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     (notices.c.text, (notices.c.thread_id == _thread) & notices.c.text.is_not(None)),
     (history.c.reason, history.c.thread_id == _thread),
     (escalations.c.reason, escalations.c.thread_id == _thread),
+    (requests.c.reason, (requests.c.thread_id == _thread) & requests.c.reason.is_not(None)),
     (_d.text, _posted_there),
     (feedback.c.comment, (feedback.c.thread_id == _thread) & feedback.c.comment.is_not(None)),
     (_t.final_text, _ended),
@@ -91,6 +94,7 @@ _CUT_POSTS: Final = _cut(
     & (_tm.author_kind == literally(AuthorKind.AGENT)),
 )
 _sent_since = agent_messages.c.created_at >= bindparam("since")
+_CUT_AUDIT: Final = _cut(audit.c.outcome, (audit.c.at >= bindparam("since")) & audit.c.request_id.in_(_requests_there))
 _CUT_BETWEEN_AGENTS: Final = _cut(agent_messages.c.text, _sent_since)
 _CUT_NEWS_OF_THOSE: Final = _cut(
     notices.c.text, notices.c.agent_message_id.in_(select(agent_messages.c.id).where(_sent_since))
@@ -149,7 +153,7 @@ def _cut_part(tx: Transaction, thread: Thread, since: int, part: str) -> int:
     cut = sum(
         statement.run(tx, of_thread=thread.id, part=_as_json(part) if is_json else part) for statement, is_json in _CUTS
     )
-    cut += _cut_requests(tx, thread.id, part)
+    cut += _cut_requests(tx, thread.id, part) + _CUT_AUDIT.run(tx, of_thread=thread.id, since=since, part=part)
     place = {"of_team": thread.team, "in_channel": thread.channel, "in_thread": thread.thread_ts}
     cut += _CUT_POSTS.run(tx, **place, part=part)
     if len(part) >= SHORTEST_ANYWHERE:

@@ -132,7 +132,7 @@ async def test_a_rejected_budget_ends_work_on_a_message_that_is_not_streamed(off
 @pytest.mark.long
 async def test_a_budget_that_is_used_up_asks_before_the_cli_starts(office: Office) -> None:
     settings = {
-        "budgets": {"agents": {office.name: {"agent": {"tokens": 10}}}},
+        "budgets": {"agents": {office.name: {"agent": {"tokens": 20}}}},
         "decisions": [{"agent": office.name, "tool": "budget-agent", "requester": True}],
     }
     (office.stage.processes.folder / "swarm.yaml").write_text(json.dumps(settings))
@@ -142,14 +142,14 @@ async def test_a_budget_that_is_used_up_asks_before_the_cli_starts(office: Offic
     ts, task_id = await office.delegate()
     await office.ended(task_id, "completed")  # nothing is asked about work that is done
     ts, task_id = await office.delegate()
-    await card(office, ts, f"The budget of {office.name} for today is used up: 25 of 10 tokens", "reject")
+    await card(office, ts, f"The budget of {office.name} for today is used up: 25 of 20 tokens", "reject")
     await office.ended(task_id, "cancelled")
     await office.says(ts, "was cancelled because the budget of")
     assert len(door.opened) == 1
     ts, task_id = await office.delegate()
-    await card(office, ts, "25 of 10 tokens", "approve")
+    await card(office, ts, "25 of 20 tokens", "approve")
     await office.ended(task_id, "completed")
-    await office.says(ts, "Part 2.", "up to 30 tokens")
+    await office.says(ts, "Part 2.", "up to 40 tokens")
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -69,7 +70,7 @@ async def test_the_operator_may_hide_the_usage(world: World) -> None:
 
 @pytest.mark.parametrize("decision", [HumanDecision.APPROVE, HumanDecision.REJECT])
 async def test_a_run_waits_for_people_before_it_starts(world: World, decision: HumanDecision) -> None:
-    limit(world, thread=Budget(tokens=1))
+    limit(world, thread=Budget(tokens=50))
     async with helping(world, "One.", "Two.") as (show, model):
         root = await world.says(f"{BOT} hello")
         await show.over(root)
@@ -110,7 +111,7 @@ async def test_an_agent_elsewhere_reports_no_usage_and_is_not_held_back(world: W
 
 
 async def test_what_people_approved_is_kept_as_long_as_usage(world: World) -> None:
-    limit(world, thread=Budget(tokens=1))
+    limit(world, thread=Budget(tokens=50))
     async with helping(world, "One.", "Two.") as (show, _):
         root = await world.says(f"{BOT} hello")
         await show.over(root)
@@ -124,3 +125,14 @@ async def test_what_people_approved_is_kept_as_long_as_usage(world: World) -> No
     world.clock.advance(91 * 24 * 3600)
     await world.sweeper.tidy()
     assert await world.database.read(budget_raises.approved_limit, *about) is None
+
+
+@pytest.mark.req("AGENT-05")
+async def test_a_session_tells_where_it_is_and_which_model_answered(world: World) -> None:
+    async with helping(world, "Hello.") as (show, _):
+        root = await world.says(f"{BOT} hello")
+        await show.over(root)
+    (row,) = await world.rows("SELECT metadata FROM sessions")
+    found = json.loads(row["metadata"])
+    assert (found["source"], found["channel"], found["last_outcome"]) == ("slack", root.channel, "answered")
+    assert found["model"]

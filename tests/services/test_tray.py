@@ -39,7 +39,7 @@ async def test_a_preview_shows_the_new_message_with_who_said_it_and_where(world:
     first, second = (await world.services.trays.of(lead)).previews
     assert first.preview == "@UBOT an old question"
     assert (second.sender, second.channel) == ("bob", "#general")
-    assert second.preview == ("@UBOT @alice the new message " + "x" * 300)[:200]
+    assert second.preview == ("@UBOT @alice the new message " + "x" * 300)[:199] + "…"
 
 
 @pytest.mark.req("LOOP-18")

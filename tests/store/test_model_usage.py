@@ -10,7 +10,7 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Invalid, Unavailable
-from swarm.domain.model.budgets import BudgetRaise, BudgetScope, BudgetUnit
+from swarm.domain.model.budgets import AgentBudgets, Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit
 from swarm.domain.model.language_models import (
     Door,
     ModelUsage,
@@ -256,3 +256,24 @@ async def test_what_a_thread_has_used_today_is_that_of_all_agents_in_it_and_else
     assert await db.read(model_usage.used_today, "slack:C1:U1", "t1") == both
     assert await db.read(model_usage.used_today, "cli:1", "") == USED
     assert await db.read(model_usage.used_today, "cli:2", "") == ModelUsage()
+
+
+@pytest.mark.req("SEC-10")
+async def test_a_reported_run_counts_up_to_its_own_limit_or_what_people_approved_for_it(database: Database) -> None:
+    def keep(tx: Transaction) -> None:
+        for run, agent, door in (("1", "wim", Door.POLLING), ("2", "lea", Door.POLLING), ("3", "own", Door.SLACK)):
+            used = ModelUsage(input_tokens=900, output_tokens=100, cost_microdollars=5_000)
+            of = replace(RUN, id=run, run_id=run, agent=agent, door=door, usage=used, ended_at=tx.now, thread_id="t")
+            model_usage.note(tx, of)
+        raised = BudgetRaise(scope=BudgetScope.RUN, unit=BudgetUnit.TOKENS, subject="2", limit=600)
+        budget_raises.add(tx, raised, "q")
+
+    await database.write(keep)
+    budgets = Budgets(
+        run=Budget(tokens=300), agents={"wim": AgentBudgets(run=Budget(cost_microdollars=1_000))},
+        reported=Budget(tokens=400, cost_microdollars=2_000),
+    )  # fmt: skip
+    for scope, of in ((BudgetScope.DAY, "all"), (BudgetScope.THREAD, "t")):
+        found = await database.read(model_usage.counted, scope, of, budgets)
+        assert list(found.values()) == [400 + 600 + 1000, 1_000 + 2_000 + 5_000]
+    assert list((await database.read(model_usage.counted, BudgetScope.RUN, "1", budgets)).values()) == [1000, 5000]

@@ -15,12 +15,12 @@ def budget(step: int, limit: int, used: int, unit: BudgetUnit = BudgetUnit.TOKEN
     return UsedBudget(scope=BudgetScope.AGENT, unit=unit, subject="wim 2026-11-24", step=step, limit=limit, used=used)
 
 
+@pytest.mark.req("SEC-10")
 @given(st.integers(1, 10**6), st.integers(0, 50), st.integers(0, 10**7))
-def test_an_approval_allows_as_much_again_as_often_as_it_takes_to_go_on(step: int, raised: int, over: int) -> None:
+def test_an_approval_allows_one_step_more_however_much_is_used(step: int, raised: int, over: int) -> None:
     limit = step * (1 + raised)
     found = budget(step, limit, limit + over)
-    assert found.used < found.next_limit <= found.used + step
-    assert (found.next_limit - limit) % step == 0
+    assert found.next_limit == limit + step
 
 
 def test_amounts_are_shown_with_their_unit() -> None:

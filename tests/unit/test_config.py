@@ -11,6 +11,7 @@ import pytest
 
 from swarm import clock
 from swarm.app import process, settings_mapping
+from swarm.cli.operator_commands import coordinator_settings
 from swarm.config import Settings, differences, load, load_part, secrets
 from swarm.domain.answers.agents import (
     ClientCredentials,
@@ -508,3 +509,73 @@ def test_a_clock_set_by_a_test_is_ahead_by_what_its_file_says(
     assert 3600 <= (clock.SystemClock().now_us() - real) / clock.SECOND < 3660
     file.write_text("")  # it is being replaced
     assert clock.offset.seconds() == 3600
+
+
+# What stands twice, and keys that do not exist
+
+
+@pytest.mark.req("OPS-11")
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        ("channels:\n  C1: {listen: all}\n  C1: {}\n", "line 3, column 3: the key C1 stands twice, first in line 2"),
+        ("http: {port: 1}\nlog: {}\nhttp: {}\n", "line 3, column 1: the key http stands twice, first in line 1"),
+        ("log:\n  level: info\n  'level': debug\n", "line 3, column 3: the key level stands twice, first in line 2"),
+        ("agents:\n  remote:\n    a: {url: 'http://a'}\n    a: {}\n", "the key a stands twice, first in line 3"),
+        ("decisions:\n- {tool: x, users: [U1], tool: y}\n", "the key tool stands twice, first in line 2"),
+    ],
+)
+def test_what_stands_twice_is_refused_with_both_lines(read: Read, yaml: str, says: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read(yaml)
+    assert says in raised.value.message
+
+
+@pytest.mark.req("OPS-11")
+def test_keys_that_are_merged_do_not_stand_twice(read: Read) -> None:
+    settings = read("channels:\n  C123: &one {listen: all}\n  C223: {<<: *one, listen: mention}\n  C323: *one\n")
+    assert [settings.channels_in_full[name].listen for name in ("C223", "C323")] == [Listen.MENTION, Listen.ALL]
+
+
+@pytest.mark.req("OPS-11")
+def test_a_variable_that_stands_twice_in_one_file_is_refused_with_both_lines(read: Read, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("OTHER=1\nOTHER=2\nPORT=1\n# a comment\nexport PORT=2\n")
+    with pytest.raises(ConfigurationError) as raised:
+        read()
+    assert raised.value.message == f"{tmp_path / '.env'}: line 5: PORT stands twice, first in line 3"
+
+
+@pytest.mark.req("OPS-11")
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        ("chanels: {}", "chanels: there is no such setting; did you mean channels?"),
+        (
+            "channels: {C1: {listn: all}}",
+            "channels.C1.listn: there is no such setting; did you mean channels.C1.listen?",
+        ),
+        ("agents: {remote: {a: {uri: 'http://a'}}}", "did you mean agents.remote.a.url?"),
+        ("budgets: {day: {token: 3}}", "did you mean budgets.day.tokens?"),
+        ("decisions: [{tol: x, users: [U1]}]", "did you mean decisions.0.tool?"),
+        ("zzzz: 1", "zzzz: there is no such setting"),
+    ],
+)
+def test_an_unknown_key_names_the_one_that_is_meant(read: Read, yaml: str, says: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read(yaml)
+    assert says in raised.value.message
+    assert ("did you mean" in raised.value.message) == ("zzzz" not in yaml)
+
+
+@pytest.mark.req("OPS-11")
+def test_commands_read_only_the_settings_by_which_they_find_the_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path))
+    (tmp_path / "swarm.yaml").write_text("http: {port: 8099}\nslack: {bot_token: '${NOBODY_SETS_IT}'}\nnonsense: 1\n")
+    settings = coordinator_settings()
+    assert (settings.http.address, settings.home) == ("http://127.0.0.1:8099", tmp_path)
+    (tmp_path / "swarm.yaml").write_text("http: {port: 8099}\nhttp: {port: 8098}\n")
+    with pytest.raises(ConfigurationError, match="the key http stands twice"):
+        coordinator_settings()  # which of the two is meant, nobody knows

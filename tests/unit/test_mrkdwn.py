@@ -386,5 +386,6 @@ def test_text_without_invisible_characters_can_be_encoded() -> None:
 @pytest.mark.req("LOOP-18")
 def test_a_preview_is_the_first_two_hundred_characters_that_can_be_seen() -> None:
     assert preview("\u200b" * 300 + "ab\nc") == "ab\nc"
-    assert preview("x" * 300) == "x" * 200
-    assert preview("xyz", limit=2) == "xy"
+    assert preview("x" * 200) == "x" * 200
+    assert preview("x" * 300) == "x" * 199 + "…"
+    assert preview("xyz", limit=2) == "x…"

@@ -31,6 +31,7 @@ from swarm.domain.errors import SwarmError
 from swarm.domain.model.language_models import (
     NO_LIMITS,
     ConversationUsage,
+    Door,
     ModelUsageRecord,
     RunLimits,
     UsageOutcome,
@@ -121,6 +122,7 @@ class _Recorder:
             has_answered=run.outcome is UsageOutcome.ANSWERED,
             continues=continues,
             owner=owner,
+            metadata=_described(run),
         )
 
     async def _compacted(self, run: ModelUsageRecord) -> None:
@@ -350,6 +352,13 @@ class BuiltinAgent:
             started_at=begun,
             ended_at=self._clock.now_us(),
         )
+
+
+def _described(run: ModelUsageRecord) -> dict[str, str]:
+    """Returns what a session tells about its conversation, without people: their texts and names are deleted apart."""
+    door, _, rest = run.session_id.partition(":")
+    place = {"channel": rest.partition(":")[0]} if door == Door.SLACK else {}
+    return {"source": run.door.value, "model": run.model, "last_outcome": run.outcome.value, **place}
 
 
 def _block(run: BuiltinRun, outcome: UsageOutcome, note: str) -> list[SessionMessage]:

@@ -19,6 +19,7 @@ import structlog
 import yaml
 
 from swarm.domain.errors import ConfigurationError, SwarmError
+from swarm.domain.text.unique_keys import UniqueKeys
 
 _MARKERS: Final = ("{{", "{%", "{#")
 NAME: Final = "prompts_config.yaml"
@@ -163,7 +164,7 @@ class _ConfigFile:
         if (text := self._content(self._path)) is None:
             return {}
         try:
-            return yaml.safe_load(text)
+            return yaml.load(text, UniqueKeys)  # noqa: S506 - a SafeLoader
         except yaml.YAMLError as error:
             raise ConfigurationError(f"{self._path} cannot be read: {_reason(error)}") from error
 

@@ -31,7 +31,15 @@ from types import CodeType, FrameType
 from typing import Any, Final, NoReturn
 
 from swarm.agents.system_prompts.limits import MEBIBYTE, MOST_CODE_BYTES, RenderLimits
-from swarm.agents.system_prompts.rendering import OutOfTime, PromptEnvironment, compiled, line_of, rendered, words
+from swarm.agents.system_prompts.rendering import (
+    OutOfTime,
+    PromptEnvironment,
+    check_names,
+    compiled,
+    line_of,
+    rendered,
+    words,
+)
 
 _CONNECTION: Final = 0  # the file descriptor; replaces the parent's control socket
 
@@ -87,6 +95,7 @@ def _result(
     known = asked["code"]
     code = _loaded(known) if known else compiled(environment, asked["text"])
     if asked["only_check"]:
+        check_names(environment, asked["text"])
         return {"text": ""}
     text = rendered(environment, code, json.loads(asked["variables"]), limits.output_bytes)
     raw = b"" if known else marshal.dumps(code)

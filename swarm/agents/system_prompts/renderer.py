@@ -189,7 +189,7 @@ class Renderer:
         return (await self._rendered(template, variables, only_check=False)).text
 
     async def check(self, template: Template) -> None:
-        """Checks that a template compiles without rendering it. Raises PromptError."""
+        """Checks that a template compiles, and that its variables exist, without rendering it. Raises PromptError."""
         if not template.is_plain:
             await self._rendered(template, {}, only_check=True)
 

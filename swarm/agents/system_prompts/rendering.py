@@ -14,7 +14,8 @@ from __future__ import annotations
 import ast
 import json
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -22,6 +23,7 @@ from typing import Any, Final
 from jinja2 import ChainableUndefined, Template, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
+from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import Namespace
@@ -30,6 +32,9 @@ from swarm.agents.system_prompts.limits import RenderLimits
 
 _READING: Final = frozenset({"get", "items", "keys", "values"})
 """Methods of mappings that a template may call."""
+
+VARIABLES: Final = {"client_context": (), "user": ("name", "id", "email"), "agent": (), "today": (), "tools": ()}
+"""The variables of a template, and their keys where only these exist."""
 
 _FILE: Final = "<prompt>"
 """The file name of a template in tracebacks."""
@@ -114,6 +119,24 @@ class OutOfTime(BaseException):
 
 class _TooMuchText(Exception):
     """The size limit for the text of a rendering is exceeded."""
+
+
+def check_names(environment: PromptEnvironment, text: str) -> None:
+    """Raises TemplateSyntaxError for a variable that no rendering has; keys of ``client_context`` may be missing."""
+    tree = Parser(environment, text).parse()
+    unknown = find_undeclared_variables(tree) - VARIABLES.keys()
+    for name in tree.find_all(nodes.Name):
+        if name.name in unknown:
+            raise TemplateSyntaxError(_no_such(name.name, [*VARIABLES]), name.lineno)
+    for key in tree.find_all(nodes.Getattr):
+        known = VARIABLES.get(key.node.name, ()) if isinstance(key.node, nodes.Name) else ()
+        if known and key.attr not in (*known, *_READING):
+            raise TemplateSyntaxError(_no_such(f"user.{key.attr}", [f"user.{one}" for one in known]), key.lineno)
+
+
+def _no_such(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"there is no variable {name}" + (f"; did you mean {close[0]}?" if close else f": {', '.join(known)}")
 
 
 def compiled(environment: PromptEnvironment, text: str) -> CodeType:

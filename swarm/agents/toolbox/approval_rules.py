@@ -1,7 +1,7 @@
 """Decides which tool calls a person has to approve before they are made.
 
-A pattern is compared with the name of a tool, and for git also with its name and subcommand ("git push"). ``*`` stands
-for anything.
+A pattern is compared with the name of a tool, and for git also with its name and subcommand ("git push"), and with what
+discards work ("git checkout --", "git stash drop"). ``*`` stands for anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from swarm.agents.toolbox.arguments import parameters
 from swarm.agents.toolbox.tool import Tool
 from swarm.domain.tool_names import tool_key
 
-USUAL_PATTERNS: Final = ("git push", "shell", "*-delegate")
+USUAL_PATTERNS: Final = ("git push", "git checkout --", "git stash drop", "shell", "*-delegate")
 """The calls that need approval if the settings do not say otherwise, besides those of destructive tools."""
 
 
@@ -51,9 +51,10 @@ def _matches(patterns: Iterable[str], names: Sequence[str]) -> bool:
 
 def _names(tool: Tool, arguments: Mapping[str, Any]) -> Sequence[str]:
     action = arguments.get(tool.operation) if tool.operation else None
-    return [tool.name, f"{tool.name} {action}"] if isinstance(action, str) else [tool.name]
+    actions = (action if isinstance(action, str) else "", tool.risk(arguments))
+    return [tool.name, *(f"{tool.name} {one}" for one in actions if one)]
 
 
 def _all_names(tool: Tool) -> Sequence[str]:
     actions = parameters(tool.parameters).get(tool.operation, {}).get("enum") if tool.operation else None
-    return [tool.name, *(f"{tool.name} {action}" for action in actions or ())]
+    return [tool.name, *(f"{tool.name} {action}" for action in (*(actions or ()), *tool.risks))]

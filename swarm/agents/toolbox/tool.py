@@ -80,6 +80,8 @@ class Tool:
     is_read_only: bool = False  # changes nothing and sends nothing anywhere
     is_destructive: bool = False  # may destroy something, according to its MCP server
     operation: str = ""  # the parameter that says what a call does, such as git's "subcommand"; empty if there is none
+    risks: tuple[str, ...] = ()  # operations that discard work, such as git's "stash drop"
+    risk: Callable[[Mapping[str, Any]], str] = lambda _: ""  # which of them a call is; empty: none
     carries_standing: bool = False  # who does the work that it passes on is told that strangers asked for it
     hands_over: bool = False  # ends the run's own part of its work
 

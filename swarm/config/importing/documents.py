@@ -4,35 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final
 
 import yaml
 
 from swarm.domain.errors import ConfigurationError
-
-_MERGE: Final = "tag:yaml.org,2002:merge"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without objects, in which no key stands twice, since all but the last would be lost."""
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._checked: list[yaml.MappingNode] = []
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Checks each mapping once, before the keys that it merges (``<<``) are added to its own."""
-        if not any(node is one for one in self._checked):
-            self._checked.append(node)
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-                    if key.value in seen:
-                        raise yaml.MarkedYAMLError(
-                            problem=f"the key {key.value} stands twice", problem_mark=key.start_mark
-                        )
-                    seen.add(key.value)
-        super().flatten_mapping(node)
+from swarm.domain.text.unique_keys import UniqueKeys
 
 
 def text_of(path: Path) -> str:
@@ -51,7 +27,7 @@ def parsed(text: str, name: str) -> object:
     Raises ConfigurationError with the position, without an excerpt, which might contain a secret.
     """
     try:
-        return json.loads(text) if name.endswith(".json") else yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+        return json.loads(text) if name.endswith(".json") else yaml.load(text, UniqueKeys)  # noqa: S506 - a SafeLoader
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{name}: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except yaml.YAMLError as error:

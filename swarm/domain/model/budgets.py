@@ -1,7 +1,8 @@
 """Budgets of runs, in tokens and in money: their limits, what is used of them, and what people have approved.
 
 A budget limits the use of one subject: a run, a thread, an agent in a day, or all agents in a day. Days are in UTC.
-Usage counts for the day of its last report, so a run at midnight counts as a whole for the new day.
+Usage counts for the day of its last report, so a run at midnight counts as a whole for the new day. What a polling
+agent reports of one run counts for other budgets only up to the run's own limit: no report harms others (SEC-10).
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ MOST_TOKENS_REPORTED: Final = 10**12
 
 MOST_DOLLARS: Final = 10**6
 """The largest cost that a run may report, and the largest limit."""
+
+COUNTED_TOKENS: Final = 20_000_000
+COUNTED_DOLLARS: Final = 200
+"""The most that the reports of one run without a limit of its own count for the budgets of others."""
 
 
 class BudgetScope(StrEnum):
@@ -59,6 +64,7 @@ class Budget:
 
 
 NO_BUDGET: Final = Budget()
+_UNLIMITED: Final = 2**62
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +84,7 @@ class Budgets:
     agent: Budget = NO_BUDGET
     day: Budget = NO_BUDGET
     agents: Mapping[str, AgentBudgets] = field(default_factory=dict)  # by the agent's name
+    reported: Budget = Budget(tokens=COUNTED_TOKENS, cost_microdollars=COUNTED_DOLLARS * MICRODOLLARS)
 
     def of(self, agent: str) -> dict[BudgetScope, Budget]:
         """Returns the budgets for the runs of an agent."""
@@ -88,6 +95,14 @@ class Budgets:
             BudgetScope.AGENT: own.agent or self.agent,
             BudgetScope.DAY: self.day,
         }
+
+    def counted(self, agent: str) -> dict[BudgetUnit, int]:
+        """Returns how much the reports of one run of an agent count for the budgets that it shares with others."""
+        return dict(self.reported.limits) | dict(self.of(agent)[BudgetScope.RUN].limits)
+
+    def least_counted(self, unit: BudgetUnit) -> int:
+        """Returns the smallest `counted` amount of any agent: a run that reported no more counts as a whole."""
+        return min(self.counted(agent).get(unit, _UNLIMITED) for agent in ("", *self.agents))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,8 +118,8 @@ class UsedBudget:
 
     @property
     def next_limit(self) -> int:
-        """The limit after an approval: as many steps more as it takes to go on."""
-        return self.limit + self.step * (1 + (self.used - self.limit) // self.step)
+        """The limit after an approval: one step more, however much was reported."""
+        return self.limit + self.step
 
     @property
     def sentence(self) -> str:

@@ -176,8 +176,10 @@ class Memory(RunMemory, Protocol):
         has_answered: bool = True,
         continues: str = "",
         owner: str = "",
+        metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Adds all messages of a run, identified by its id, at once. Messages stored earlier stay unchanged.
+        """Adds all messages of a run, identified by its id, at once, and describes the session as
+        `get_or_create_session` does. Messages stored earlier stay unchanged.
 
         With the ``run_id`` of a run in Slack: a run that ``has_answered`` replaces all earlier attempts at the same
         answer; a run that broke off replaces none. If a newer attempt exists, the messages are kept only among the

@@ -19,6 +19,7 @@ MOST_PARTS: Final = 20
 """The maximum number of parts searched for, longest first; each part costs a search."""
 
 _CLAUSE_END: Final = re.compile(r"[.,;:!?…]+(?:\s|$)")
+_ADDRESS: Final = re.compile(r"^\s*(?:<@[UW][A-Z0-9]*(?:\|[^>]*)?>[\s,:]*)?swarm#[\w-]+[\s,:]*", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"<([^<>\n]+)>")
 
 
@@ -50,6 +51,8 @@ def without(text: str, parts: Iterable[str]) -> str:
 
 def _parts(text: str) -> Iterator[str]:
     yield from (text, readable(text, {}))
+    if (without_address := _ADDRESS.sub("", text)) != text:  # agents copy what is said, without whom it is said to
+        yield from _parts(without_address)
     for token in _TOKEN.findall(text):
         target, _, label = token.partition("|")
         if target[:1] not in ("@", "#", "!"):

@@ -90,8 +90,9 @@ def _in_ascii(host: str) -> str:
 
 
 def preview(text: str, limit: int = 200) -> str:
-    """Returns the first ``limit`` characters of a message, without invisible characters."""
-    return strip_invisible(text)[:limit]
+    """Returns the first ``limit`` characters of a message, without invisible characters; ends in … if it is cut."""
+    shown = strip_invisible(text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 def title_of(text: str, limit: int = 60) -> str:

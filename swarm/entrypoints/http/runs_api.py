@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from swarm.domain.errors import BadRequest, Invalid
 from swarm.domain.json_shapes import shape
 from swarm.domain.model.budgets import (
     MICRODOLLARS,
@@ -27,7 +28,7 @@ from swarm.domain.model.language_models import (
     UsageTotal,
 )
 from swarm.entrypoints.web.answers import Answer
-from swarm.entrypoints.web.body import read_model
+from swarm.entrypoints.web.body import parse_model, read_body, read_model
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.entrypoints.web.schema import Input, Limit
@@ -201,10 +202,16 @@ class _RunRoutes:
 
     async def report(self, request: Request, run_id: str) -> Response:
         """Report what your run has used of models so far, and learn which budgets are used up. Repeated reports change
-        nothing; with an empty body you only learn about the budgets.
+        nothing; with an empty body you only learn about the budgets. A report that is not valid is refused, and uses up
+        the budget of its run, and no other.
         """
         agent = await self._identities.agent(request.scope)
-        said = await read_model(request, UsageReport)
+        body = await read_body(request)
+        try:
+            said = parse_model(body, UsageReport)
+        except (BadRequest, Invalid):
+            await self._run_usage.refuse(agent, run_id)
+            raise
         total = ModelUsage(
             input_tokens=said.input_tokens or 0,
             output_tokens=said.output_tokens or 0,

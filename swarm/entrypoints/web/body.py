@@ -58,8 +58,13 @@ async def read_body(request: Request) -> bytes:
 async def read_model(request: Request, model: type[M]) -> M:
     """Returns the body as a model. Raises TooLarge, BadRequest for invalid JSON, and Invalid for JSON that does not
     match the model."""
+    return parse_model(await read_body(request), model)
+
+
+def parse_model(body: bytes, model: type[M]) -> M:
+    """Returns a body as a model. Raises BadRequest for invalid JSON, and Invalid for JSON that does not match it."""
     try:
-        return model.model_validate(_parse_json(await read_body(request)))
+        return model.model_validate(_parse_json(body))
     except ValidationError as error:
         raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from error
 

@@ -141,6 +141,7 @@ class DatabaseMemory:
         has_answered: bool = True,
         continues: str = "",
         owner: str = "",
+        metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Adds all messages of a run, identified by its id, at once; messages already stored stay unchanged.
 
@@ -152,8 +153,8 @@ class DatabaseMemory:
         sessions belong to another agent by now.
         """
         name, of_run = checked_name(session_id, "session"), checked_name(run, "run")
-        block = [kept(each) for each in messages]
-        is_told = await self._write(_add_run, owner, name, of_run, block, run_id, has_answered, continues)
+        block, described = [kept(each) for each in messages], plain(metadata or {})
+        is_told = await self._write(_add_run, owner, name, of_run, block, run_id, has_answered, continues, described)
         if not is_told:
             _log.warning(
                 "an attempt was stored after a newer attempt and is ignored",
@@ -259,7 +260,8 @@ def _add_run(
     run_id: str,
     has_answered: bool,
     continues: str,
+    metadata: Mapping[str, object],
 ) -> bool:
     if owner and owner != agent:
         return True  # the agent was removed meanwhile: what it did is nothing for the agent that now has its name
-    return sessions.add_run(tx, agent, session_id, run, messages, run_id, has_answered, continues)
+    return sessions.add_run(tx, agent, session_id, run, messages, run_id, has_answered, continues, metadata)

@@ -49,6 +49,8 @@ from swarm.store.threads import threads
 RULE: Final = "budget-{scope}"
 """The name under which the operator's ``decisions`` find the requests about a budget, such as ``budget-day``."""
 
+REFUSED: Final = "The agent's report of its usage was not valid, so the budget of this run counts as used up."
+
 _START_SECONDS: Final = 1800.0
 """How long a run of a built-in agent waits for more of a budget before it starts."""
 
@@ -69,6 +71,12 @@ class RunUsage:
         Reports may be repeated; a total that is lower than before is ignored. Raises NotFound for another agent's run.
         """
         return await self._database.write(_report, agent, run_id, total, model, self._operating_policy.budgets)
+
+    async def refuse(self, agent: Agent, run_id: str) -> None:
+        """Uses up the budget of a run, and no other, because its report is not valid. Raises NotFound for another
+        agent's run."""
+        nothing = ModelUsage(cost_microdollars=None)
+        await self._database.write(_report, agent, run_id, nothing, "", self._operating_policy.budgets, REFUSED)
 
     async def ask(self, agent: Agent, run_id: str, scope: BudgetScope, unit: BudgetUnit) -> HumanRequest | None:
         """Asks people for more of a budget. The caller keeps its lease and waits for the decision.
@@ -111,22 +119,28 @@ def used_up(
     """
     of = {BudgetScope.RUN: run_id, BudgetScope.THREAD: thread_id, BudgetScope.AGENT: agent, BudgetScope.DAY: "all"}
     return [
-        budget for scope, limits in budgets.of(agent).items() for budget in _used_up(tx, scope, of[scope] or "", limits)
+        budget
+        for scope, limits in budgets.of(agent).items()
+        for budget in _used_up(tx, scope, of[scope] or "", limits, budgets)
     ]
 
 
-def _used_up(tx: Transaction, scope: BudgetScope, of: str, budget: Budget) -> Iterator[UsedBudget]:
+def _used_up(tx: Transaction, scope: BudgetScope, of: str, budget: Budget, budgets: Budgets) -> Iterator[UsedBudget]:
     """Yields the limits of a budget that are used up. ``of`` is empty for work without such a subject."""
-    limits = list(budget.limits) if of else []
-    if not limits:
+    is_refused = scope is BudgetScope.RUN and bool(of) and model_usage.was_refused(tx, of)
+    limits = list(budget.limits) or list(budgets.reported.limits if is_refused else ())
+    if not limits or not of:
         return
-    amounts = dict(zip(BudgetUnit, model_usage.used(tx, scope, of), strict=True))
+    amounts = model_usage.counted(tx, scope, of, budgets)
     subject = _subject(tx, scope, of)
     for unit, step in limits:
         used = amounts[unit]
-        limit = step if used < step else max(step, budget_raises.approved_limit(tx, scope, unit, subject) or 0)
-        if used >= limit:
-            yield UsedBudget(scope=scope, unit=unit, subject=subject, step=step, limit=limit, used=used)
+        is_raised = is_refused or used >= step
+        limit = max(step, (is_raised and budget_raises.approved_limit(tx, scope, unit, subject)) or 0)
+        if used >= limit or is_refused:
+            yield UsedBudget(
+                scope=scope, unit=unit, subject=subject, step=step, limit=limit, used=max(used, limit * is_refused)
+            )
 
 
 def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy: OperatingPolicy) -> HumanRequest:
@@ -142,10 +156,11 @@ def ask_for_more(tx: Transaction, run: Run, budget: UsedBudget, operating_policy
 def _question(budget: UsedBudget) -> NewRequest:
     """Returns the question about a budget. A shared one is the operator's: one person does not spend for everybody."""
     wanted = BudgetRaise(scope=budget.scope, unit=budget.unit, subject=budget.subject, limit=budget.next_limit)
+    go_on = "go on, up to" if wanted.limit > budget.used else "be asked again, for more than"
     return NewRequest(
         key="",
         title=budget.sentence,
-        prompt=f"Approve to go on, up to {budget.shown(wanted.limit)}. Reject to stop the work.",
+        prompt=f"Approve to {go_on} {budget.shown(wanted.limit)}. Reject to stop the work.",
         budget=wanted,
         policy=DecisionPolicy() if budget.scope.is_shared else BY_REQUESTER,
     )
@@ -168,6 +183,8 @@ def settle_budget(tx: Transaction, request: HumanRequest, operating_policy: Oper
 
 def _raise(tx: Transaction, request: HumanRequest, wanted: BudgetRaise) -> None:
     if budget_raises.add(tx, wanted, request.id):
+        if wanted.scope is BudgetScope.RUN:
+            model_usage.accept(tx, wanted.subject)
         unit = "millionths of a dollar" if wanted.unit is BudgetUnit.DOLLARS else wanted.unit
         reason = f"budget of the {wanted.scope} up to {wanted.limit} {unit}"
         history.record(
@@ -217,12 +234,12 @@ def _stop_answer(
 
 
 def _report(
-    tx: Transaction, agent: Agent, run_id: str, total: ModelUsage, model: str, budgets: Budgets
+    tx: Transaction, agent: Agent, run_id: str, total: ModelUsage, model: str, budgets: Budgets, refusal: str = ""
 ) -> list[UsedBudget]:
     runs.owned(tx, run_id, agent.id)
     run = runs.locked(tx, run_id)
     assert run is not None  # found just now
-    model_usage.report(tx, run, agent.name, total, model)
+    model_usage.report(tx, run, agent.name, total, model, refusal)
     return used_up(tx, budgets, agent=agent.name, run_id=run.id, thread_id=run.thread_id)
 
 

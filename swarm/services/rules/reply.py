@@ -10,7 +10,7 @@ from typing import Final
 from typing_extensions import TypedDict
 
 from swarm.clock import slack_ts_to_us
-from swarm.domain.errors import Conflict, Invalid, TooLarge, Withdrawn
+from swarm.domain.errors import Conflict, Invalid, RateLimited, TooLarge, Withdrawn
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.runs import SilentEnd
@@ -25,7 +25,7 @@ from swarm.services.rules.leases import claimed_members, end_if_resolved
 from swarm.services.rules.silence import WHY_WITHHELD, all_silent, place_for, stay_silent
 from swarm.services.rules.system_messages import post_answer, post_message, show_answered
 from swarm.services.rules.task_threads import answered_before
-from swarm.store import tasks
+from swarm.store import idempotency_keys, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
@@ -36,6 +36,9 @@ from swarm.store.threads import threads, transcript
 
 MAX_REPLY_CHARACTERS: Final = 200_000
 """About fifty Slack messages, which take nearly a minute to send."""
+
+MOST_REPLIES: Final = 20
+"""The maximum number of replies of one run to one inbox message or task. More come from an agent that does not stop."""
 
 
 class Replied(TypedDict):
@@ -83,7 +86,7 @@ class Replies:
 
         With ``wait`` the text is a question: the messages wait, without a lease, until a person answers in the thread.
         A repeated call returns the first result; another call with a different text posts again. Raises Invalid for an
-        empty message, and the errors of `authorize_message`.
+        empty message, RateLimited after `MOST_REPLIES`, and the errors of `authorize_message`.
         """
         words = ReplyText(text=check_text(message), only=only, broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply, caller, inbox_message_id, words)
@@ -94,7 +97,8 @@ class Replies:
         """Posts in the thread of a task. Its run may post at any time, its creator after the notice of its end.
 
         With ``wait`` the text is a question: the task waits, without a lease, until a person answers in the thread.
-        Raises Invalid for an empty message, Conflict for a task without a thread, and the errors of `authorize_task`.
+        Raises Invalid for an empty message, RateLimited after `MOST_REPLIES`, Conflict for a task without a thread, and
+        the errors of `authorize_task`.
         """
         words = ReplyText(text=check_text(message), broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply_to_task, caller, task_id, words)
@@ -111,6 +115,7 @@ class Replies:
 
         def act() -> Replied:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
+            _count(tx, hold.lease.token, inbox_message_id)
             return {"delivery_ids": self._answer(tx, caller, hold, words), "status": _status(tx, inbox_message_id)}
 
         return idempotent(tx, call, act)
@@ -152,10 +157,12 @@ class Replies:
     def _speak(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> list[str]:
         task = tasks.get(tx, task_id)
         if task and may_reply_about(tx, caller.agent, task, caller.lease_token):
+            _count(tx, caller.lease_token or caller.agent.id, task_id)
             is_answer = not words.wait and task.status is TaskStatus.COMPLETED
             answers = Answers(requester=task.requester) if is_answer else None
             return speak(tx, _with_thread(tx, task), words, caller.agent, task, self._reactions, answers)
         hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)
+        _count(tx, hold.lease.token, task_id)
         sent = speak(tx, _with_thread(tx, hold.task), words, caller.agent, hold.task, self._reactions)
         if words.wait and tasks.move(tx, TaskStep.ASK, hold.task):
             if hold.thread:
@@ -181,6 +188,16 @@ class Replies:
             return {"status": InboxStatus.DISMISSED.value}
 
         return idempotent(tx, call, act)
+
+
+def _count(tx: Transaction, lease_token: str, about: str) -> None:
+    """Counts a reply. Raises RateLimited if the run has sent `MOST_REPLIES` about the same message or task."""
+    if not any(idempotency_keys.record(tx, f"reply:{lease_token}:{about}:{n}") for n in range(MOST_REPLIES)):
+        raise RateLimited(
+            f"You have replied {MOST_REPLIES} times to this message or task, which is the most for one run.",
+            retry_after_seconds=3600,
+            hint="Do not reply again. End your work, or put the rest into a file (slack-upload-file).",
+        )
 
 
 def with_others(tx: Transaction, hold: AuthorizedMessage) -> list[InboxMessage]:

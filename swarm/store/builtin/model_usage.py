@@ -21,13 +21,14 @@ from sqlalchemy import (
     func,
     literal_column,
     null,
+    or_,
     select,
     tuple_,
     update,
 )
 
 from swarm.clock import SECOND
-from swarm.domain.model.budgets import BudgetScope
+from swarm.domain.model.budgets import Budgets, BudgetScope, BudgetUnit
 from swarm.domain.model.language_models import (
     Door,
     ModelUsage,
@@ -44,7 +45,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
-from swarm.store.tables.sessions import model_usage
+from swarm.store.tables.sessions import budget_raises, model_usage
 
 DAY: Final = 24 * 3600 * SECOND
 """Microseconds in a day."""
@@ -72,9 +73,10 @@ _GROW = Statement(
     .where(_r.id == bindparam("usage_id"))
     .values(
         ended_at=bindparam("now"),
-        **{f"{name}": bindparam(f"new_{name}") for name in ("model", *_COUNTS, "cost_microdollars")},
+        **{f"{name}": bindparam(f"new_{name}") for name in ("model", "note", *_COUNTS, "cost_microdollars")},
     )
 )
+_ACCEPT = Statement(update(model_usage).where(_r.id == bindparam("usage_id")).values(note=""))
 
 
 _of_agent = _r.agent == bindparam("of_agent")
@@ -138,20 +140,49 @@ _TOTALS = {
 }
 
 
+_tokens, _cost = _r.input_tokens + _r.output_tokens, func.coalesce(_r.cost_microdollars, 0)
+
+
 def _used(*conditions: ColumnElement[bool]) -> Statement:
-    tokens, cost = _sum(_r.input_tokens + _r.output_tokens), _sum(_r.cost_microdollars)
+    tokens, cost = _sum(_tokens), _sum(_r.cost_microdollars)
     return Statement(
         select(func.coalesce(tokens, 0).label("tokens"), func.coalesce(cost, 0).label("cost")).where(*conditions)
     )
 
 
+def _approved(unit: BudgetUnit) -> ColumnElement[int]:
+    """Returns the limit that people have approved for a run; 0: the operator's."""
+    b = budget_raises.c
+    is_it = (b.scope == literally(BudgetScope.RUN), b.unit == literally(unit), b.subject == _r.run_id)
+    return func.coalesce(select(b.new_limit).where(*is_it).scalar_subquery(), 0)
+
+
+def _larger(*conditions: ColumnElement[bool]) -> Statement:
+    approved_tokens, approved_cost = _approved(BudgetUnit.TOKENS), _approved(BudgetUnit.DOLLARS)
+    return Statement(
+        select(
+            _r.agent,
+            _tokens.label("tokens"),
+            _cost.label("cost"),
+            approved_tokens.label("approved_tokens"),
+            approved_cost.label("approved_cost"),
+        ).where(
+            _r.door == literally(Door.POLLING),
+            or_(_tokens > bindparam("least_tokens"), _cost > bindparam("least_cost")),
+            *conditions,
+        )
+    )
+
+
 _today = _r.ended_at >= bindparam("since")
-_USED = {
-    BudgetScope.RUN: _used(_r.run_id == bindparam("of"), _r.run_id != literal_column("''", Text)),
-    BudgetScope.THREAD: _used(_r.thread_id == bindparam("of")),
-    BudgetScope.AGENT: _used(_r.agent == bindparam("of"), _today),
-    BudgetScope.DAY: _used(_today),
+_OF_SCOPE: Final = {
+    BudgetScope.RUN: (_r.run_id == bindparam("of"), _r.run_id != literal_column("''", Text)),
+    BudgetScope.THREAD: (_r.thread_id == bindparam("of"),),
+    BudgetScope.AGENT: (_r.agent == bindparam("of"), _today),
+    BudgetScope.DAY: (_today,),
 }
+_USED = {scope: _used(*conditions) for scope, conditions in _OF_SCOPE.items()}
+_LARGER = {scope: _larger(*conditions) for scope, conditions in _OF_SCOPE.items()}
 
 
 def _used_by_answers(*conditions: ColumnElement[bool]) -> Statement:
@@ -182,16 +213,17 @@ def note(tx: Transaction, run: ModelUsageRecord) -> bool:
     return True
 
 
-def report(tx: Transaction, run: Run, agent: str, total: ModelUsage, model: str) -> ModelUsage:
+def report(tx: Transaction, run: Run, agent: str, total: ModelUsage, model: str, refusal: str = "") -> ModelUsage:
     """Stores what a polling agent has used in a run so far, where it is more than before. Returns what is stored.
 
     ``agent`` is the agent's name, ``model`` is empty if unknown. ``total`` without a cost leaves the known cost. A run
-    without usage gets no row. The run's row must be locked.
+    without usage gets no row. With a ``refusal``, the run's budget counts as used up until people approve more. The
+    run's row must be locked.
     """
     row = _OF_ID.first(tx, usage_id=run.id)
     before = _usage(row) if row else ModelUsage(cost_microdollars=None)
     now = _grown(before, total)
-    if now == before:
+    if now == before and not refusal:
         return before
     if row is None:
         note(
@@ -205,7 +237,7 @@ def report(tx: Transaction, run: Run, agent: str, total: ModelUsage, model: str)
                 requester=run.requester or "",
                 model=model,
                 outcome=UsageOutcome.REPORTED,
-                note="",
+                note=refusal,
                 usage=now,
                 started_at=run.started_at,
                 ended_at=tx.now,
@@ -214,19 +246,47 @@ def report(tx: Transaction, run: Run, agent: str, total: ModelUsage, model: str)
         )
         return now
     values = {f"new_{name}": value for name, value in asdict(now).items()}
-    _GROW.run(tx, usage_id=run.id, now=tx.now, new_model=model or row["model"], **values)
+    values |= {"new_model": model or row["model"], "new_note": refusal or row["note"]}
+    _GROW.run(tx, usage_id=run.id, now=tx.now, **values)
     _tell(tx, agent, now, before)
     return now
+
+
+def accept(tx: Transaction, run_id: str) -> None:
+    """Lets a run whose report was refused go on: people have approved more for it."""
+    _ACCEPT.run(tx, usage_id=run_id)
+
+
+def was_refused(tx: Transaction, run_id: str) -> bool:
+    """Whether a polling agent's report of a run was refused, and people have not approved more since."""
+    row = _OF_ID.first(tx, usage_id=run_id)
+    return bool(row and row["door"] == Door.POLLING and row["note"])
 
 
 def used(tx: Transaction, scope: BudgetScope, of: str) -> tuple[int, int]:
     """Returns the tokens and the millionths of a dollar that a run or a thread has used (``of``: its id), or an agent
     (its name) or all agents today."""
-    params: dict[str, object] = {} if scope is BudgetScope.DAY else {"of": of}
-    if scope in (BudgetScope.AGENT, BudgetScope.DAY):
-        params["since"] = tx.now // DAY * DAY
-    row = _USED[scope].first(tx, **params)
+    row = _USED[scope].first(tx, **_subject(tx, scope, of))
     return (row["tokens"], row["cost"]) if row else (0, 0)
+
+
+def counted(tx: Transaction, scope: BudgetScope, of: str, budgets: Budgets) -> dict[BudgetUnit, int]:
+    """Returns what is `used`, of which the reports of one run count only up to the run's own limit (SEC-10)."""
+    amounts = dict(zip(BudgetUnit, used(tx, scope, of), strict=True))
+    if scope is BudgetScope.RUN:
+        return amounts
+    least = (budgets.least_counted(unit) for unit in BudgetUnit)
+    params = dict(zip(("least_tokens", "least_cost"), least, strict=True))
+    for row in _LARGER[scope].all(tx, **params, **_subject(tx, scope, of)):
+        for unit, limit in budgets.counted(row["agent"]).items():
+            name = "tokens" if unit is BudgetUnit.TOKENS else "cost"
+            amounts[unit] -= max(0, row[name] - max(limit, row[f"approved_{name}"]))
+    return amounts
+
+
+def _subject(tx: Transaction, scope: BudgetScope, of: str) -> dict[str, object]:
+    params: dict[str, object] = {} if scope is BudgetScope.DAY else {"of": of}
+    return params | ({"since": tx.now // DAY * DAY} if scope.is_shared else {})
 
 
 def _grown(before: ModelUsage, total: ModelUsage) -> ModelUsage:

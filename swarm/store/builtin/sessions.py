@@ -175,8 +175,11 @@ def add_run(
     run_id: str = "",
     has_answered: bool = True,
     continues: str = "",
+    metadata: Mapping[str, object] | None = None,
 ) -> bool:
-    """Appends the messages of a run, once. A run that ``continues`` another run takes over its messages.
+    """Appends the messages of a run, once, and describes the session with ``metadata``.
+
+    A run that ``continues`` another run takes over its messages.
 
     If there are several attempts, one with an answer replaces all earlier ones. An attempt that arrives after a newer
     one is stored but never shown; the function then returns False. Messages deleted in Slack in the meantime are not
@@ -185,7 +188,7 @@ def add_run(
     messages = _still_said(tx, messages)
     if not messages and not continues:
         return True
-    lock(tx, agent, session_id)
+    use(tx, agent, session_id, metadata)
     if _first(tx, agent, session_id, run):
         return True
     if continues and not rows_of_run(tx, agent, session_id, continues):

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from swarm.agents.built_in_tools.git.repository import GitOptions
 from swarm.agents.built_in_tools.git.tool import git_tool
+from swarm.agents.toolbox.approval_rules import ApprovalRules
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.processes.captured import clean_environment
 from tests.agents.built_in_tools.git_places import Place, template_in
@@ -267,3 +268,50 @@ def _is_there(process: Path, folder: Path) -> bool:
         return (process / "cwd").readlink() == folder
     except OSError:
         return False
+
+
+async def test_arguments_may_be_one_string_quoted_as_in_a_shell(place: Place) -> None:
+    tool = git_tool(place.root, env=clean_environment(os.environ))
+    Draft202012Validator(tool.parameters).validate({"subcommand": "log", "args": "-1"})
+    for subcommand, args in (("status", ""), ("add", "a.txt"), ("commit", "-m 'my \"own\" change'")):
+        assert not (await tool.call({"subcommand": subcommand, "args": args})).failed
+    assert (await tool.call({"subcommand": "log", "args": "-1 --format=%s"})).text == 'my "own" change'
+    for args, says in (
+        ("-m 'open", "without its counterpart"),
+        ("--force", "not allowed"),
+        ("-m a --exec=x", "not allowed"),
+    ):
+        refusal = await tool.refuse({"subcommand": "push" if "force" in args else "commit", "args": args})
+        assert refusal is not None
+        assert says in refusal.text
+
+
+@pytest.mark.parametrize(
+    ("subcommand", "args", "is_asked"),
+    [
+        ("checkout", ["--", "a.txt"], True),
+        ("checkout", "-- a.txt", True),
+        ("checkout", ["HEAD", "--", "a.txt"], True),
+        ("checkout", "--theirs -- a.txt", True),
+        ("checkout", ["main"], False),
+        ("checkout", "-b new", False),
+        ("checkout", ["--"], False),
+        ("stash", ["drop"], True),
+        ("stash", "drop -q stash@{1}", True),
+        ("stash", ["pop"], False),
+        ("stash", [], False),
+        ("stash", ["clear"], False),
+        ("push", "origin main", True),
+        ("checkout", "'--", False),
+        ("checkout", 7, False),
+    ],
+)
+def test_a_person_is_asked_before_changes_are_discarded(
+    place: Place, subcommand: str, args: Any, is_asked: bool
+) -> None:
+    tool = git_tool(place.root, env={})
+    assert "asks a person first" in tool.description
+    assert ApprovalRules().apply_to(tool, {"subcommand": subcommand, "args": args}) is is_asked
+    rules = ApprovalRules(patterns=("git stash drop",))
+    assert rules.unused([tool]) == []
+    assert rules.apply_to(tool, {"subcommand": "stash", "args": "drop"})

@@ -198,6 +198,7 @@ class Forgetful:
         has_answered: bool = True,
         continues: str = "",
         owner: str = "",
+        metadata: Mapping[str, object] | None = None,
     ) -> None:
         self.blocks.append(list(messages))
 

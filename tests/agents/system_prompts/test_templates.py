@@ -152,3 +152,27 @@ async def test_large_texts_and_variables_fit(renderer: Renderer) -> None:
     assert await renderer.render(template("{{ 1 }}" + "a" * (most - 7)), {"user": "b" * 1_000_000}) == "1" + "a" * (
         most - 7
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("Hello.\n{{ client_contxt.channel }}", "line 2.*no variable client_contxt; did you mean client_context"),
+        ("{% for tool in toolz %}{{ tool.name }}{% endfor %}", "did you mean tools"),
+        ("{{ user.nmae }}", "no variable user.nmae; did you mean user.name"),
+        ("{% if todday %}x{% endif %}", "did you mean today"),
+        ("{{ zzzz }}", "no variable zzzz: client_context, user, agent, today, tools"),
+    ],
+)
+async def test_a_variable_that_no_run_has_is_refused_at_the_start(renderer: Renderer, text: str, says: str) -> None:
+    with pytest.raises(PromptError, match=says):
+        await renderer.check(template(text))
+
+
+async def test_variables_that_a_template_makes_and_keys_of_the_context_are_its_own(renderer: Renderer) -> None:
+    text = (
+        "{% set mine = user.name %}{% macro twice(word) %}{{ word }}{% endmacro %}{{ mine }}{{ twice(agent) }}"
+        "{% for key, value in client_context.items() %}{{ loop.index }}{{ key }}{% endfor %}{{ client_context.a.b.c }}"
+        "{% set ns = namespace(n=1) %}{% for one in range(3) %}{% set ns.n = one %}{% endfor %}{{ user.get('name') }}"
+    )
+    await renderer.check(template(text))

@@ -395,3 +395,40 @@ async def test_an_endpoint_that_cannot_start_says_why(doors: Doors, monkeypatch:
     with pytest.raises(ArithmeticError):
         async with asyncio.timeout(PATIENCE_SECONDS), endpoint.running():
             pass
+
+
+@pytest.mark.req("LOOP-13")
+async def test_a_run_that_does_not_stop_replying_is_refused_after_twenty(doors: Doors, lea: Visitor) -> None:
+    await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only(hold="true")
+    said = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "lease_token": trigger["lease"]["token"]}
+    for count in range(20):
+        await lea.uses("slack-reply", message=f"answer {count}", only=True, **said)
+    assert await lea.uses("slack-reply", message="answer 3", only=True, **said)  # a repeated call is no new reply
+    refused = error_of(await lea.tool("slack-reply", message="one more", only=True, **said))
+    assert (refused["code"], refused["message"]) == (
+        "rate_limited", "You have replied 20 times to this message or task, which is the most for one run.",
+    )  # fmt: skip
+    assert len(await doors.world.rows("SELECT id FROM deliveries WHERE kind = 'post'")) == 20
+    await doors.world.says(f"{BOT} something else")  # another message and run
+    other = await lea.only(hold="true")
+    await lea.uses(
+        "slack-reply", other["lease"]["token"], inbox_message_id=other["inbox_messages"][0]["id"], message="x"
+    )
+
+
+@pytest.mark.req("LOOP-13")
+async def test_a_task_gets_no_more_than_twenty_replies_of_one_run(doors: Doors, lea: Visitor) -> None:
+    wim = await doors.worker()
+    await doors.world.says(f"{BOT} count")
+    asked = await lea.only(hold="true")
+    await lea.uses(
+        "inbox-delegate", asked["lease"]["token"], inbox_message_id=asked["inbox_messages"][0]["id"],
+        agent=wim.name, task="Count.",
+    )  # fmt: skip
+    trigger = await wim.only(hold="true")
+    said = {"task_id": trigger["task"]["id"], "lease_token": trigger["lease"]["token"]}
+    for count in range(20):
+        await wim.uses("slack-reply", message=f"step {count}", **said)
+    assert error_of(await wim.tool("slack-reply", message="one more", **said))["code"] == "rate_limited"
+    await wim.uses("task-complete", result="7", **said)

@@ -69,11 +69,13 @@ async def test_a_tray_is_printed_for_people_and_as_data(doors: Doors, lea: Visit
     await wim.uses("send-message", channel="talk", text="@lea look")
     shown = await tray(processes, **of(lea))
     assert (shown.code, shown.err) == (0, "")
+    inbox = await lea.get("/tray")
+    ids = inbox["previews"][0]["inbox_message_id"], inbox["messages"][0]["message_id"]
     assert shown.out.splitlines() == [
         "1 unread message",
-        "  alice in #general: @UBOT a question in [31mtwo lines",
+        f"  {ids[0]} alice in #general: @UBOT a question in [31mtwo lines",
         "1 unread message of other agents",
-        "  wim in #talk: @lea look",
+        f"  {ids[1]} wim in #talk: @lea look",
         "tasks: none",
         "threads owned: 1",
     ]

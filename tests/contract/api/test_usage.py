@@ -144,11 +144,18 @@ async def test_budgets_of_every_scope_are_told_from_the_narrowest_on(doors: Door
     found = await report(lea, run_id, input_tokens=900, output_tokens=100, cost_dollars=0.75)
     assert [(one["scope"], one["limit"], one["used"]) for one in found] == [
         ("run", 60, 1000),
+        ("agent", 0.5, 0.75),
+    ]  # for the thread and the day this run counts only up to its own limit
+    limit(
+        doors, thread=Budget(tokens=100), agent=Budget(cost_microdollars=500_000), day=Budget(tokens=1000)
+    )  # and without a limit, as a whole
+    found = await report(lea, run_id)
+    assert [(one["scope"], one["limit"], one["used"]) for one in found] == [
         ("thread", 100, 1000),
         ("agent", 0.5, 0.75),
         ("day", 1000, 1000),
     ]
-    assert [one["text"] for one in found[2:]] == [
+    assert [one["text"] for one in found[1:]] == [
         "The budget of lea for today is used up: $0.75 of $0.50.",
         "The budget of all agents for today is used up: 1,000 of 1,000 tokens.",
     ]
@@ -160,20 +167,21 @@ async def test_budgets_of_every_scope_are_told_from_the_narrowest_on(doors: Door
 
 
 async def test_an_approval_raises_the_budget_that_its_card_names_and_no_other(doors: Doors, lea: Visitor) -> None:
-    limit(doors, run=Budget(tokens=10), thread=Budget(tokens=10, cost_microdollars=1_000_000))
+    limit(doors, run=Budget(tokens=35), thread=Budget(tokens=20, cost_microdollars=1_000_000))
     _, run_id = await streamed(doors, lea)
     assert len(await report(lea, run_id, input_tokens=35, cost_dollars=1.0)) == 3
     question = {"scope": "thread", "unit": "tokens"}
     asked = await lea.post(f"/runs/{run_id}/budget", question)
     assert await lea.post(f"/runs/{run_id}/budget", question) == asked
     request = await lea.get(f"/requests/{asked['request_id']}")
-    assert request["title"] == "The budget of this thread is used up: 35 of 10 tokens"
+    assert request["title"] == "The budget of this thread is used up: 35 of 20 tokens"
     assert request["prompt"] == "Approve to go on, up to 40 tokens. Reject to stop the work."
     assert request["decisions"] == ["approve", "reject"]
     await decide(doors, asked["request_id"], "approve")
     left = await report(lea, run_id)
     assert [(one["scope"], one["unit"]) for one in left] == [("run", "tokens"), ("thread", "dollars")]
     assert await lea.post(f"/runs/{run_id}/budget", question) == {"request_id": None, "status": None}
+    limit(doors, thread=Budget(tokens=20, cost_microdollars=1_000_000))  # without its own limit, all of the run counts
     (again,) = [
         one for one in await report(lea, run_id, input_tokens=40) if one["unit"] == "tokens" and one["limit"] == 40
     ]
@@ -389,3 +397,67 @@ async def test_the_operators_command_says_what_is_wrong_with_a_value(doors: Door
     ):
         await asyncio.to_thread(client.call, "GET", "/usage", params={"days": 1000})
     assert refused.value.hint == "days: Input should be less than or equal to 90."
+
+
+@pytest.mark.req("SEC-10")
+@pytest.mark.parametrize("own", [None, 100])
+async def test_a_run_that_reports_too_much_takes_no_more_from_others_than_its_own_limit(
+    doors: Doors, lea: Visitor, own: int | None
+) -> None:
+    counted = own or 20_000_000
+    limit(
+        doors,
+        run=Budget(tokens=own),
+        thread=Budget(tokens=counted + 1),
+        agent=Budget(tokens=counted + 1, cost_microdollars=201_000_000),
+        day=Budget(tokens=counted + 10, cost_microdollars=201_000_000),
+    )
+    _, run_id = await streamed(doors, lea)
+    wim = await doors.worker()
+    other = await threadless(doors, wim)
+    for _ in range(2):  # over all reports of the run
+        found = await report(lea, run_id, input_tokens=10**12, output_tokens=10**12, cost_dollars=10**6)
+        assert [one["scope"] for one in found] == (["run"] if own else [])
+    assert await report(wim, other, input_tokens=9) == []
+    assert [(one["scope"], one["used"]) for one in await report(wim, other, input_tokens=10)] == [("day", counted + 10)]
+    if own:  # what people approve for the run counts
+        asked = await lea.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+        assert (
+            "be asked again, for more than 200 tokens" in (await lea.get(f"/requests/{asked['request_id']}"))["prompt"]
+        )
+        await decide(doors, asked["request_id"], "approve")
+        found = await report(lea, run_id)
+        assert [(one["scope"], one["limit"], one["used"]) for one in found] == [
+            ("run", 200, 2 * 10**12), ("thread", 101, 200), ("agent", 101, 200), ("day", 110, 210),
+        ]  # fmt: skip
+
+
+@pytest.mark.req("SEC-10")
+@pytest.mark.parametrize(
+    "body",
+    [b'{"input_tokens": 1000000000000000}', b'{"cost_dollars": NaN}', b'{"output_tokens": -5}', b'{"tokens": "x"}'],
+)
+@pytest.mark.parametrize("own", [None, 100])
+async def test_an_invalid_report_uses_up_the_budget_of_its_run_and_no_other(
+    doors: Doors, lea: Visitor, own: int | None, body: bytes
+) -> None:
+    limit(doors, run=Budget(tokens=own), thread=Budget(tokens=100), day=Budget(tokens=100))
+    _, run_id = await streamed(doors, lea)
+    assert await report(lea, run_id, input_tokens=7) == []
+    answer = await lea.ask("POST", f"/runs/{run_id}/usage", content=body)
+    assert answer.status_code in (400, 422)
+    step = own or 20_000_000
+    found = await report(lea, run_id)
+    assert {(one["scope"], one["unit"], one["used"]) for one in found} == {
+        ("run", "tokens", step), *([] if own else [("run", "dollars", 200.0)]),
+    }  # fmt: skip
+    assert [run["note"] for run in (await doors.operator.get("/runs"))["runs"]] == [
+        "The agent's report of its usage was not valid, so the budget of this run counts as used up."
+    ]
+    asked = await lea.post(f"/runs/{run_id}/budget", {"scope": "run", "unit": "tokens"})
+    await decide(doors, asked["request_id"], "approve")
+    assert await report(lea, run_id) == []
+    await lea.ask("POST", f"/runs/{run_id}/usage", content=body)  # and again
+    assert [one["limit"] for one in await report(lea, run_id) if one["unit"] == "tokens"] == [2 * step]
+    wim = await doors.worker()
+    assert (await wim.ask("POST", f"/runs/{run_id}/usage", content=body)).status_code in (400, 404)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,12 +42,11 @@ _PARAMETERS: Final = object_schema(
     {
         "subcommand": {"type": "string", "enum": list(SUBCOMMANDS), "description": "The git subcommand"},
         "args": {
-            "type": "array",
-            "items": {"type": "string"},
+            "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}],
             "default": [],
             "description": (
-                "Arguments, one item each, without quoting. Options come first and are spelt out; "
-                "for log, diff and checkout paths come after an item '--'."
+                "Arguments: a list, one item each, without quoting; or one string, quoted as in a shell. Options come "
+                "first and are spelt out; for log, diff and checkout paths come after an item '--'."
             ),
         },
         "working_directory": {
@@ -59,9 +59,12 @@ _PARAMETERS: Final = object_schema(
 )
 _DESCRIPTION: Final = (
     "Run git in a repository of the work tree: status, add, commit, push, log, diff, branch, checkout, pull, fetch, "
-    "stash. Anything that would discard work (forced pushes, resets, cleaning) is refused, as are options that run "
-    "programs."
+    "stash. Anything that would discard commits or files (forced pushes, resets, cleaning) is refused, as are options "
+    "that run programs. What discards uncommitted changes (checkout -- FILE, stash drop) asks a person first."
 )
+
+_RISKS: Final = ("checkout --", "stash drop")
+"""What discards changes that exist nowhere else."""
 
 _log = structlog.get_logger(__name__)
 
@@ -83,7 +86,29 @@ def git_tool(root: Path, *, env: Mapping[str, str], options: GitOptions | None =
         call=call,
         refuse=refuse,
         operation="subcommand",
+        risks=_RISKS,
+        risk=_risk,
     )
+
+
+def _parsed(arguments: Mapping[str, Any]) -> Parsed:
+    """Returns a call's command. Raises ToolRefused."""
+    args = arguments.get("args") or ()
+    try:
+        words = shlex.split(args) if isinstance(args, str) else args
+    except ValueError as error:
+        raise ToolRefused(f"The arguments have a quote or a backslash without its counterpart: {args}") from error
+    return understood(arguments["subcommand"], [plain(word, "An argument") for word in words])
+
+
+def _risk(arguments: Mapping[str, Any]) -> str:
+    """Returns which of `_RISKS` a call is; empty for any other call, and for one that is refused."""
+    try:
+        parsed = _parsed(arguments)
+    except (ToolRefused, TypeError, KeyError):  # people may be asked before the arguments are checked
+        return ""
+    name = " ".join(parsed.command) + (" --" if parsed.paths else "")
+    return name if name in _RISKS else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,8 +118,7 @@ class _GitTool:
     locks: WeakValueDictionary[Path, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     async def run(self, arguments: Mapping[str, Any]) -> AsyncGenerator[ToolAnswer | None]:
-        args = [plain(word, "An argument") for word in arguments.get("args") or ()]
-        parsed = understood(arguments["subcommand"], args)
+        parsed = _parsed(arguments)
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
             if is_git_data(folder.path):
                 raise ToolRefused(f"{folder.path} belongs to git; use the folder above it.")
