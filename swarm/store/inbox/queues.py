@@ -32,7 +32,6 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    literal_column,
     or_,
     select,
     true,
@@ -52,6 +51,7 @@ from swarm.store.bridge.statements import (
     AT_MOST_N,
     Row,
     Statement,
+    exists_by_key,
     first_of_each,
     given,
     literally,
@@ -92,12 +92,12 @@ _is_undelivered = and_(
     _q.resume.in_([literally(ResumeStatus.NONE), literally(ResumeStatus.SENT)]),
 )
 _is_asking = or_(
-    exists().where(
+    exists_by_key(
         _asked.c.id == _q.work_id,
         _asked.c.agent_id == _q.agent_id,
         _asked.c.status.in_([literally(status) for status in sorted(UNDER_WAY)]),
     ),
-    exists().where(
+    exists_by_key(
         _asked_task.c.id == _q.task_id, _asked_task.c.agent_id == _q.agent_id, _asked_task.c.ended_at.is_(None)
     ),
 )
@@ -105,13 +105,13 @@ _is_asking = or_(
 
 def is_held(agent_id: ColumnElement[Any], lane_id: ColumnElement[Any]) -> ColumnElement[bool]:
     """Returns the condition that a lane is held by a question that a run of its agent has asked."""
-    return exists().where(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, _is_asking)
+    return exists_by_key(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, _is_asking)
 
 
 def _may_run(
     agent_id: ColumnElement[Any], lane_id: ColumnElement[Any], is_own: ColumnElement[bool]
 ) -> ColumnElement[bool]:
-    own = exists().where(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, is_own)
+    own = exists_by_key(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, is_own)
     return or_(~is_held(agent_id, lane_id), own)
 
 
@@ -131,18 +131,11 @@ is_task_due: Final = and_(
 )
 """The condition that a task is due."""
 
-# For EXISTS, PostgreSQL would read all active leases. A subquery with LIMIT is evaluated row by row.
-_is_worked_on = (
-    select(leases.c.token)
-    .where(
-        leases.c.thread_id == queue_heads.c.lane_id,
-        leases.c.agent_id == queue_heads.c.agent_id,
-        leases.c.kind == literally(LeaseKind.WORK),
-        leases.c.ended_at.is_(None),
-    )
-    .limit(literal_column("1"))
-    .scalar_subquery()
-    .is_not(None)
+_is_worked_on = exists_by_key(
+    leases.c.thread_id == queue_heads.c.lane_id,
+    leases.c.agent_id == queue_heads.c.agent_id,
+    leases.c.kind == literally(LeaseKind.WORK),
+    leases.c.ended_at.is_(None),
 )
 
 _given_agents = given(agent_id=Text)
@@ -207,8 +200,8 @@ _DROP_HEADS = Statement(delete(queue_heads).where(_is_given))
 _DROP_EXHAUSTED = Statement(
     delete(queue_heads).where(
         _is_given,
-        ~exists().where(_i.agent_id == queue_heads.c.agent_id, _i.thread_id == queue_heads.c.lane_id, is_due),
-        ~exists().where(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, is_task_due),
+        ~exists_by_key(_i.agent_id == queue_heads.c.agent_id, _i.thread_id == queue_heads.c.lane_id, is_due),
+        ~exists_by_key(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, is_task_due),
     )
 )
 _starts_run = notices.c.kind.in_([literally(NoticeKind.TASK_FINISHED), literally(NoticeKind.TASK_RETURNED)])

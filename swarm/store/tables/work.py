@@ -193,7 +193,10 @@ Index(
 )
 _has_key = leases.c.key_hash.is_not(None)
 Index("uq_leases_key", leases.c.key_hash, unique=True, sqlite_where=_has_key, postgresql_where=_has_key)
-Index("ix_leases_expiry", leases.c.expires_at, sqlite_where=_active, postgresql_where=_active)
+# Both engines prove `expires_at IS NOT NULL` by a comparison. Only searches by expiry may use this index: statistics
+# that are out of date would make a look at all active leases seem cheaper than the search for one.
+_expiring = _active & leases.c.expires_at.is_not(None)
+Index("ix_leases_expiry", leases.c.expires_at, sqlite_where=_expiring, postgresql_where=_expiring)
 Index(
     "ix_leases_ended",
     leases.c.ended_at,
