@@ -78,6 +78,7 @@ from swarm.store.admin import preparation
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.engine import PostgresUrl, parse_url
+from swarm.store.threads import threads
 from swarm.telemetry.setup import Telemetry, WatchedSender, watched_events, watching
 
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
@@ -106,7 +107,11 @@ async def serve(settings: Settings) -> None:
     stop = process.stop_on_signals()
     hangup = process.told_by_hangup(stop)
     deadline = StopDeadline()
-    with process.listening(settings.http) as listener, _telemetry(settings) as telemetry:
+    with (
+        process.sole_use(settings.database_url),
+        process.listening(settings.http) as listener,
+        _telemetry(settings) as telemetry,
+    ):
         async with (
             _slack(settings, telemetry) as slack,
             _database(settings, telemetry) as database,
@@ -379,6 +384,12 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
         watcher=telemetry.watcher,
     ) as database:
         await database.write(clock_changes.started)
+        if not await database.read(threads.is_there_any):
+            _log.warning(
+                f"The database {parse_url(settings.database_url)} holds no conversation yet. If it should, check home "
+                "(SWARM_HOME) and database.url (SWARM_DATABASE_URL).",
+                action="database_empty",
+            )
         yield database
 
 

@@ -106,6 +106,7 @@ async def live(
         "homes": coordinator.homes.run(),
         "listen": listen(database, coordinator.lease_seconds),
         "loop lag": watch_loop(lag.observe),
+        "database": database.until_broken(),
     }
     if database.dialect == "postgresql":
         works["ticker"] = Ticker(database).run()

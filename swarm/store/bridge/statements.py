@@ -214,8 +214,8 @@ def _sqlite_rows(rows: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_JsonRows, "postgresql")
 def _postgresql_rows(rows: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
-    # PostgreSQL expects 100 rows of this function, and a tenth of them for each LIMIT that it does not know. For one row
-    # it begins with the given rows and looks the others up; for more, it may read whole tables or indexes instead.
+    # PostgreSQL expects 100 rows of this function, and a tenth for each LIMIT that it does not know. If it expects one
+    # row, it begins with the given rows and looks the others up; for more, it may read whole tables or indexes instead.
     array = f"CAST({compiler.process(rows.clauses, **options)} AS JSONB)"
     limit = f"LIMIT jsonb_array_length({array})"
     return f"(SELECT value FROM (SELECT value FROM jsonb_array_elements({array}) {limit}) AS few {limit})"  # noqa: S608 - no values

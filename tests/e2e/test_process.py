@@ -1,0 +1,57 @@
+"""A coordinator is honest about itself: what takes its database away ends it, or keeps it from starting."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Processes, free_port
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.req("OPS-16")
+
+END_SECONDS = 30
+
+
+@pytest.fixture
+async def stage(processes: Processes, migrated_sqlite: Path) -> Stage:
+    """A twin that runs, and a coordinator with a migrated SQLite file that is not started."""
+    stage = Stage(processes)
+    stage.use_sqlite(migrated_sqlite)
+    await stage.start_twin()
+    return stage
+
+
+async def test_a_second_coordinator_on_one_sqlite_database_is_refused_until_the_first_is_dead(stage: Stage) -> None:
+    await stage.start_coordinator()
+    (stage.processes.folder / "link").symlink_to(stage.home)  # the same database under another name
+    for home in ("home", "link"):
+        other = {"PORT": str(free_port()), "SWARM_HOME": str(stage.processes.folder / home)}
+        second = await stage.processes.command("up", env={**stage.environment, **other})
+        assert second.code == 1
+        assert "Another coordinator (process " in second.err
+        assert str(stage.home / "swarm.db") in second.err
+        assert "SWARM_HOME" in second.err
+        assert "Traceback" not in second.err
+    await stage.restart_coordinator()  # killed; the file of the lock is still there
+
+
+@pytest.mark.parametrize("change", ["removed", "replaced"])
+async def test_a_database_file_that_goes_away_ends_the_coordinator_with_a_sentence(stage: Stage, change: str) -> None:
+    await stage.start_coordinator()
+    file = stage.home / "swarm.db"
+    if change == "removed":
+        file.unlink()
+    else:
+        (stage.home / "other.db").write_bytes(file.read_bytes())
+        os.replace(stage.home / "other.db", file)
+    assert await stage.coordinator.exit_code(END_SECONDS) == 1
+    assert f"{file} was {change} while it was in use" in stage.coordinator.output.splitlines()[-1]
+
+
+async def test_a_start_on_an_empty_database_says_so(stage: Stage) -> None:
+    await stage.start_coordinator()
+    assert "holds no conversation yet" in stage.coordinator.output
+    assert "SWARM_DATABASE_URL" in stage.coordinator.output
