@@ -124,7 +124,7 @@ is_due: Final = and_(
 """The condition that a message is due."""
 
 is_task_due: Final = and_(
-    _t.status == literally(TaskStatus.PENDING),
+    func.coalesce(_t.status, "") == literally(TaskStatus.PENDING),  # so that no index by status is used for a lane
     _t.delay_reason.is_(None),
     _t.ended_at.is_(None),
     _may_run(_t.agent_id, _t.lane_id, _q.task_id == _t.id),
