@@ -169,6 +169,8 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
     gateway, operating_policy, standings = slack.gateway, base.operating_policy, base.standings
     watcher = telemetry.watcher
     services = _services(base)
+    connections = process.possible_connections(settings.http.most_connections)
+    services.polls.leave_room(connections)
     ask.connect(services.requests.ask_during_run)
     agents.connect(services)
     rosters = Rosters(database, operating_policy)
@@ -195,7 +197,7 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
     )
     return Coordinator(
         app=_application(settings, services, slack_entry_point, hearing, figures, telemetry, terms, reloader, runs),
-        limits=ConnectionLimits(connections=process.possible_connections(settings.http.most_connections)),
+        limits=ConnectionLimits(connections=connections),
         agent_runs=runs,
         terms=terms,
         slack_entry_point=slack_entry_point,

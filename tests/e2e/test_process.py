@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Processes, free_port
+from tests.support.processes import SWARM, Processes, free_port
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.req("OPS-16")
@@ -55,3 +56,23 @@ async def test_a_start_on_an_empty_database_says_so(stage: Stage) -> None:
     await stage.start_coordinator()
     assert "holds no conversation yet" in stage.coordinator.output
     assert "SWARM_DATABASE_URL" in stage.coordinator.output
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+@pytest.mark.parametrize("arguments", [("up",), ("run", "x", "--provider", "command:cat")])
+async def test_a_home_that_may_not_be_searched_is_said_in_one_line(
+    processes: Processes, arguments: tuple[str, ...]
+) -> None:
+    home = processes.folder / "home"
+    home.mkdir(mode=0o600)
+    like_others = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all")
+    command = like_others if os.geteuid() == 0 else ()
+    env = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SWARM_HOME": str(home)}
+    try:
+        ended = await processes.run(*command, SWARM, *arguments, env=env)
+    finally:
+        home.chmod(0o700)
+    assert ended.code == 1
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"swarm: {home}/")
+    assert "Permission denied" in line
