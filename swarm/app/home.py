@@ -14,19 +14,8 @@ from swarm.config import Settings, secret_problem
 from swarm.domain.errors import ConfigurationError
 
 FILES: Final = (
-    *(
-        "*.db",
-        "*.db-wal",
-        "*.db-shm",
-        "*.db-journal",
-        "*.db-lock",
-        "*.token",
-        "*.log",
-        "chat_history",
-        "logs",
-        "logs/*.log",
-    ),
-    *("prompts", ".env", "swarm.yaml", "servers_config.json"),
+    *("*.db", "*.db-wal", "*.db-shm", "*.db-journal", "*.token", "*.log", "chat_history", "logs", "logs/*.log"),
+    *("prompts", ".env", "swarm.yaml", "servers_config.json", "*.db-lock"),
 )
 """The home folder's files: those written by the system, its demo and its terminal, and those read as settings."""
 
