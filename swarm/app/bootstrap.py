@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
@@ -24,7 +25,7 @@ from swarm import clock
 from swarm.agents.webhooks import HttpWebhookClient
 from swarm.app import built_in, home, preflight, process, settings_mapping
 from swarm.app.built_in import BuiltInAgentSet, LateAsk
-from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live
+from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live, serving
 from swarm.app.process import StopDeadline
 from swarm.app.reload import Reloader
 from swarm.app.settings_mapping import secret
@@ -36,6 +37,7 @@ from swarm.domain.errors import Unavailable
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text import secrets as text_secrets
 from swarm.domain.watchers import Watcher, Watchers
+from swarm.entrypoints.http.health import waiting_app
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
@@ -121,7 +123,7 @@ async def serve(settings: Settings) -> None:
                 ask = LateAsk()
                 opening = built_in.opened(settings, database, deadline, ask)
                 agents = await process.unless_stopped(stack.enter_async_context(opening), stop)
-                me = await process.unless_stopped(_identified(slack.gateway, stop), stop)
+                me = await process.unless_stopped(_identified(slack.gateway, settings, listener, stop), stop)
                 if me and agents:
                     coordinator = build(_base(settings, database, slack, me), telemetry, agents, ask)
                     await process.unless_stopped(introduce(coordinator), stop)
@@ -356,16 +358,27 @@ def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
     return AguiEntryPoint(runs, identities).routes()
 
 
-async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
-    """Returns our identity in Slack. Retries until Slack answers. Returns None if stopped first."""
-    while not stop.is_set():
-        try:
-            return await gateway.identify()
-        except Unavailable as error:
-            _log.warning("Our identity cannot be read from Slack", action="identify", error=error.message)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), IDENTIFY_AGAIN_SECONDS)
-    return None
+async def _identified(gateway: Gateway, settings: Settings, listener: socket.socket, stop: asyncio.Event) -> Me | None:
+    """Returns our identity in Slack. If Slack does not answer, it is that of the last start with this token; a first
+    start waits for Slack, with only the health routes open. Returns None if stopped first."""
+    me, is_open = None, False
+    async with AsyncExitStack() as meanwhile:
+        while not stop.is_set():
+            try:
+                me = await gateway.identify()
+                home.keep_identity(settings, me)
+                break
+            except Unavailable as error:
+                _log.warning("Our identity cannot be read from Slack", action="identify", error=error.message)
+                if kept := home.kept_identity(settings):
+                    _log.warning("The identity of the last start is used until Slack answers.", action="identify")
+                    return kept
+                if not is_open:
+                    await meanwhile.enter_async_context(serving(waiting_app(), listener))
+                    is_open = True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), IDENTIFY_AGAIN_SECONDS)
+    return me
 
 
 def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry]:
@@ -434,4 +447,4 @@ def _slack_entry_point(
 
 
 def _slack_is_connected(settings: Settings, door: SlackEntryPoint) -> bool:
-    return settings.slack.mode is SlackMode.HTTP or door.connected
+    return door.takes_http if settings.slack.mode is SlackMode.HTTP else door.connected

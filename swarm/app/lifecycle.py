@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -76,6 +76,18 @@ class Coordinator:
     reloader: Reloader
     telemetry: Telemetry
     lease_seconds: float
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+    """Serves an application during the block. The socket stays open for the next one."""
+    server = _Server(Config(app, lifespan="off", timeout_graceful_shutdown=1))
+    http = asyncio.create_task(server.serve(sockets=[listener.dup()]))
+    try:
+        yield
+    finally:
+        server.stop()
+        await asyncio.wait({http})
 
 
 async def introduce(coordinator: Coordinator) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import SWARM, Processes, free_port
+from tests.support.http import client as http_client
+from tests.support.processes import SWARM, Processes, free_port, until_ready
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.req("OPS-16")
@@ -76,3 +77,32 @@ async def test_a_home_that_may_not_be_searched_is_said_in_one_line(
     (line,) = ended.err.splitlines()
     assert line.startswith(f"swarm: {home}/")
     assert "Permission denied" in line
+
+
+async def test_without_slack_a_first_start_opens_health_only_and_a_later_one_all_doors(
+    processes: Processes, migrated_sqlite: Path
+) -> None:
+    stage = Stage(processes)
+    stage.use_sqlite(migrated_sqlite)
+    async with http_client() as http:
+        stage.launch_coordinator()
+        await stage.coordinator.says("identity cannot be read")
+        await until_ready(stage.coordinator, f"{stage.base}/healthz")
+        refused = await http.get(f"{stage.base}/readyz")
+        assert refused.status_code == 503
+        assert "Slack does not answer" in refused.json()["problems"]["slack"]
+        assert (await http.get(f"{stage.base}/agents")).status_code == 503
+        await stage.start_twin()
+        await stage.until_ready()
+        stage.kill_coordinator()
+        stage.twin.kill()
+
+        stage.launch_coordinator()
+        await stage.coordinator.says("The coordinator is up")
+        await until_ready(stage.coordinator, f"{stage.base}/healthz")
+        refused = await http.get(f"{stage.base}/readyz")
+        assert refused.status_code == 503
+        assert list(refused.json()["problems"]) == ["slack"]
+        assert (await stage.visitor(http).ask("GET", "/agents")).status_code == 200
+        await stage.start_twin()
+        await stage.until_ready()

@@ -157,6 +157,11 @@ class SlackEntryPoint:
             )
             await self._hearing.connected()
 
+    @property
+    def takes_http(self) -> bool:
+        """Whether events are accepted by HTTP: not before Slack has answered once."""
+        return self._takes_http
+
     async def start(self) -> None:
         """Connects Socket Mode. Returns once connected, or immediately if only HTTP is used.
 
