@@ -197,11 +197,11 @@ _MAKE_HEADS = _making(true())
 _ADD_HEADS = _making(~is_held(_given_heads.c.agent_id, _given_heads.c.lane_id))
 _is_given = tuple_(queue_heads.c.agent_id, queue_heads.c.lane_id).in_(select(_given_lanes))
 _DROP_HEADS = Statement(delete(queue_heads).where(_is_given))
-_DROP_EXHAUSTED = Statement(
-    delete(queue_heads).where(
-        _is_given,
-        ~exists_by_key(_i.agent_id == queue_heads.c.agent_id, _i.thread_id == queue_heads.c.lane_id, is_due),
-        ~exists_by_key(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, is_task_due),
+# Apart from the deletion: together, PostgreSQL may look for due work in all lanes before it compares them.
+_EXHAUSTED = Statement(
+    select(_given_lanes).where(
+        ~exists_by_key(_i.agent_id == _given_lanes.c.agent_id, _i.thread_id == _given_lanes.c.lane_id, is_due),
+        ~exists_by_key(_t.agent_id == _given_lanes.c.agent_id, _t.lane_id == _given_lanes.c.lane_id, is_task_due),
     )
 )
 _starts_run = notices.c.kind.in_([literally(NoticeKind.TASK_FINISHED), literally(NoticeKind.TASK_RETURNED)])
@@ -318,8 +318,9 @@ def add(tx: Transaction, heads: Iterable[QueueHead]) -> None:
 
 def exhausted(tx: Transaction, lanes: Iterable[Lane]) -> None:
     """Drops locked heads after a claim took all the work it saw. A lane with a skipped locked row keeps its head."""
-    if rows := _given(lanes):
-        _DROP_EXHAUSTED.run(tx, given=rows)
+    rows = _given(lanes)
+    if rows and (dropped := _EXHAUSTED.all(tx, given=rows)):
+        _DROP_HEADS.run(tx, given=dropped)
 
 
 def announce(tx: Transaction, lanes: Iterable[Lane]) -> None:
