@@ -140,4 +140,4 @@ async def test_a_pooler_as_the_only_address_is_found_at_the_start_and_named(pool
         await Database(pooler_url).open()
     assert "database.url (SWARM_DATABASE_URL)" in found.value.message
     assert "pooler" in found.value.message
-    assert "SWARM_DATABASE_POOLER_URL" in found.value.hint
+    assert "SWARM_DATABASE_POOLER_URL" in (found.value.hint or "")

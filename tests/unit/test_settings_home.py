@@ -21,4 +21,4 @@ def test_no_home_folder_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ConfigurationError) as found:
         load({})
     assert found.value.message.startswith("HOME is not set")
-    assert "Set HOME" in found.value.hint
+    assert "Set HOME" in (found.value.hint or "")
