@@ -26,12 +26,14 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     ColumnElement,
+    Subquery,
     Text,
     and_,
     bindparam,
     delete,
     exists,
     func,
+    literal_column,
     or_,
     select,
     true,
@@ -150,11 +152,32 @@ _HEADS = Statement(
 )
 _given_lanes = given(agent_id=Text, lane_id=Text)
 _in_lanes = (queue_heads.c.agent_id == _given_lanes.c.agent_id) & (queue_heads.c.lane_id == _given_lanes.c.lane_id)
+
+
+def _heads_of(rows: Subquery, lock: bool) -> Subquery:
+    """Returns the given rows with the place of their heads, for PostgreSQL. A lateral subquery is run for each row:
+    a join may begin with all heads, if the table was empty when its statistics were taken.
+    """
+    head = select(literal_column("queue_heads.ctid", Text).label("place")).where(
+        queue_heads.c.agent_id == rows.c.agent_id, queue_heads.c.lane_id == rows.c.lane_id
+    )
+    found = (head.with_for_update() if lock else head).limit(literal_column("1")).correlate(rows).lateral("head")
+    return select(*rows.c, found.c.place).select_from(rows.join(found, true())).subquery("found")
+
+
+_given_heads = given(agent_id=Text, lane_id=Text, order_key=BigInteger)
+_place: ColumnElement[str] = literal_column("queue_heads.ctid", Text)
+_locked, _dropped, _moved = (
+    _heads_of(_given_lanes, True),
+    _heads_of(_given_lanes, False),
+    _heads_of(_given_heads, False),
+)
+# The rows are given in the order of their lanes, which is the order of the locks.
 _LOCK_HEADS = Statement(
-    select(queue_heads.c.agent_id, queue_heads.c.lane_id)
-    .join(_given_lanes, _in_lanes)
-    .order_by(queue_heads.c.agent_id, queue_heads.c.lane_id)
-    .with_for_update(of=queue_heads)
+    {
+        "postgresql": select(_locked.c.agent_id, _locked.c.lane_id),
+        "sqlite": select(queue_heads.c.agent_id, queue_heads.c.lane_id).join(_given_lanes, _in_lanes),
+    }
 )
 _LOWEST = Statement(
     select(
@@ -170,11 +193,13 @@ _LOWEST = Statement(
         .label("of_tasks"),
     )
 )
-_given_heads = given(agent_id=Text, lane_id=Text, order_key=BigInteger)
 _MOVE_HEADS = Statement(
-    update(queue_heads)
-    .where(queue_heads.c.agent_id == _given_heads.c.agent_id, queue_heads.c.lane_id == _given_heads.c.lane_id)
-    .values(order_key=_given_heads.c.order_key)
+    {
+        "postgresql": update(queue_heads).where(_place == _moved.c.place).values(order_key=_moved.c.order_key),
+        "sqlite": update(queue_heads)
+        .where(queue_heads.c.agent_id == _given_heads.c.agent_id, queue_heads.c.lane_id == _given_heads.c.lane_id)
+        .values(order_key=_given_heads.c.order_key),
+    }
 )
 
 
@@ -195,8 +220,14 @@ def _making(condition: ColumnElement[bool]) -> Statement:
 
 _MAKE_HEADS = _making(true())
 _ADD_HEADS = _making(~is_held(_given_heads.c.agent_id, _given_heads.c.lane_id))
-_is_given = tuple_(queue_heads.c.agent_id, queue_heads.c.lane_id).in_(select(_given_lanes))
-_DROP_HEADS = Statement(delete(queue_heads).where(_is_given))
+_DROP_HEADS = Statement(
+    {
+        "postgresql": delete(queue_heads).where(_place == _dropped.c.place),
+        "sqlite": delete(queue_heads).where(
+            tuple_(queue_heads.c.agent_id, queue_heads.c.lane_id).in_(select(_given_lanes))
+        ),
+    }
+)
 # Apart from the deletion: together, PostgreSQL may look for due work in all lanes before it compares them.
 _EXHAUSTED = Statement(
     select(_given_lanes).where(
