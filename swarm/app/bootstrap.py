@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
@@ -24,7 +25,7 @@ from swarm import clock
 from swarm.agents.webhooks import HttpWebhookClient
 from swarm.app import built_in, home, preflight, process, settings_mapping
 from swarm.app.built_in import BuiltInAgentSet, LateAsk
-from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live
+from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live, serving
 from swarm.app.process import StopDeadline
 from swarm.app.reload import Reloader
 from swarm.app.settings_mapping import secret
@@ -38,6 +39,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text import secrets as text_secrets
 from swarm.domain.troubles import AUTH_PART
 from swarm.domain.watchers import Watcher, Watchers
+from swarm.entrypoints.http.health import waiting_app
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
@@ -80,6 +82,7 @@ from swarm.store.admin import preparation
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.engine import PostgresUrl, parse_url
+from swarm.store.threads import threads
 from swarm.telemetry.setup import Telemetry, WatchedSender, watched_events, watching
 
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
@@ -108,7 +111,11 @@ async def serve(settings: Settings) -> None:
     stop = process.stop_on_signals()
     hangup = process.told_by_hangup(stop)
     deadline = StopDeadline()
-    with process.listening(settings.http) as listener, _telemetry(settings) as telemetry:
+    with (
+        process.sole_use(settings.database_url),
+        process.listening(settings.http) as listener,
+        _telemetry(settings) as telemetry,
+    ):
         async with (
             _slack(settings, telemetry) as slack,
             _database(settings, telemetry) as database,
@@ -118,7 +125,7 @@ async def serve(settings: Settings) -> None:
                 ask = LateAsk()
                 opening = built_in.opened(settings, database, deadline, ask)
                 agents = await process.unless_stopped(stack.enter_async_context(opening), stop)
-                me = await process.unless_stopped(_identified(slack.gateway, stop), stop)
+                me = await process.unless_stopped(_identified(slack.gateway, settings, listener, stop), stop)
                 if me and agents:
                     coordinator = build(_base(settings, database, slack, me), telemetry, agents, ask)
                     await process.unless_stopped(introduce(coordinator), stop)
@@ -166,6 +173,8 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
     gateway, operating_policy, standings = slack.gateway, base.operating_policy, base.standings
     watcher = telemetry.watcher
     services = _services(base)
+    connections = process.possible_connections(settings.http.most_connections)
+    services.polls.leave_room(connections)
     ask.connect(services.requests.ask_during_run)
     agents.connect(services)
     rosters = Rosters(database, operating_policy)
@@ -196,7 +205,7 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
         app=_application(
             settings, services, gateway, slack_entry_point, hearing, figures, telemetry, terms, reloader, runs
         ),
-        limits=ConnectionLimits(connections=process.possible_connections(settings.http.most_connections)),
+        limits=ConnectionLimits(connections=connections),
         agent_runs=runs,
         terms=terms,
         slack_entry_point=slack_entry_point,
@@ -370,16 +379,27 @@ def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
     return AguiEntryPoint(runs, identities).routes()
 
 
-async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
-    """Returns our identity in Slack. Retries until Slack answers. Returns None if stopped first."""
-    while not stop.is_set():
-        try:
-            return await gateway.identify()
-        except Unavailable as error:
-            _log.warning("Our identity cannot be read from Slack", action="identify", error=error.message)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), IDENTIFY_AGAIN_SECONDS)
-    return None
+async def _identified(gateway: Gateway, settings: Settings, listener: socket.socket, stop: asyncio.Event) -> Me | None:
+    """Returns our identity in Slack. If Slack does not answer, it is that of the last start with this token; a first
+    start waits for Slack, with only the health routes open. Returns None if stopped first."""
+    me, is_open = None, False
+    async with AsyncExitStack() as meanwhile:
+        while not stop.is_set():
+            try:
+                me = await gateway.identify()
+                home.keep_identity(settings, me)
+                break
+            except Unavailable as error:
+                _log.warning("Our identity cannot be read from Slack", action="identify", error=error.message)
+                if kept := home.kept_identity(settings):
+                    _log.warning("The identity of the last start is used until Slack answers.", action="identify")
+                    return kept
+                if not is_open:
+                    await meanwhile.enter_async_context(serving(waiting_app(), listener))
+                    is_open = True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), IDENTIFY_AGAIN_SECONDS)
+    return me
 
 
 def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry]:
@@ -400,6 +420,12 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
         watcher=telemetry.watcher,
     ) as database:
         await database.write(clock_changes.started)
+        if not await database.read(threads.is_there_any):
+            _log.warning(
+                f"The database {parse_url(settings.database_url)} holds no conversation yet. If it should, check home "
+                "(SWARM_HOME) and database.url (SWARM_DATABASE_URL).",
+                action="database_empty",
+            )
         yield database
 
 
@@ -442,4 +468,4 @@ def _slack_entry_point(
 
 
 def _slack_is_connected(settings: Settings, door: SlackEntryPoint) -> bool:
-    return settings.slack.mode is SlackMode.HTTP or door.connected
+    return door.takes_http if settings.slack.mode is SlackMode.HTTP else door.connected

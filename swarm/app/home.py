@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import secrets
 import stat
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from swarm.config import Settings, secret_problem
+from swarm.domain.access import Me
 from swarm.domain.errors import ConfigurationError
 
 FILES: Final = (
     *("*.db", "*.db-wal", "*.db-shm", "*.db-journal", "*.token", "*.log", "chat_history", "logs", "logs/*.log"),
-    *("prompts", ".env", "swarm.yaml", "servers_config.json"),
+    *("prompts", ".env", "swarm.yaml", "servers_config.json", "*.db-lock", "slack-identity.json"),
 )
 """The home folder's files: those written by the system, its demo and its terminal, and those read as settings."""
 
@@ -117,3 +121,29 @@ def prompts(settings: Settings) -> Path:
 
 def _token_file(settings: Settings) -> Path:
     return settings.home.expanduser() / "operator.token"
+
+
+def keep_identity(settings: Settings, me: Me) -> None:
+    """Keeps our identity in Slack for a start without Slack. It belongs to the bot token."""
+    text = json.dumps({"token": _digest_of_token(settings), **asdict(me)})
+    path = _identity_file(settings)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def kept_identity(settings: Settings) -> Me | None:
+    """Returns the identity of the last start with this bot token, if there was one."""
+    try:
+        kept = json.loads(_identity_file(settings).read_text())
+        return Me(**kept) if kept.pop("token") == _digest_of_token(settings) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # none, or damaged: Slack will tell
+        return None
+
+
+def _digest_of_token(settings: Settings) -> str:
+    token = settings.slack.bot_token
+    return hashlib.sha256(token.get_secret_value().encode() if token else b"").hexdigest()
+
+
+def _identity_file(settings: Settings) -> Path:
+    return settings.home.expanduser() / "slack-identity.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -78,6 +78,18 @@ class Coordinator:
     lease_seconds: float
 
 
+@asynccontextmanager
+async def serving(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+    """Serves an application during the block. The socket stays open for the next one."""
+    server = _Server(Config(app, lifespan="off", timeout_graceful_shutdown=1))
+    http = asyncio.create_task(server.serve(sockets=[listener.dup()]))
+    try:
+        yield
+    finally:
+        server.stop()
+        await asyncio.wait({http})
+
+
 async def introduce(coordinator: Coordinator) -> None:
     """Registers the managed agents and logs doubtful settings before the entry points open."""
     await coordinator.streaming_agents.introduce()
@@ -106,6 +118,7 @@ async def live(
         "homes": coordinator.homes.run(),
         "listen": listen(database, coordinator.lease_seconds),
         "loop lag": watch_loop(lag.observe),
+        "database": database.until_broken(),
     }
     if database.dialect == "postgresql":
         works["ticker"] = Ticker(database).run()

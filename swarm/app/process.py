@@ -7,6 +7,7 @@ thread, a disk. An independent thread therefore ends the process and all its des
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import os
 import signal
@@ -27,6 +28,7 @@ from swarm.clock import new_id, offset
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
 from swarm.processes.supervisor import kill_descendants
+from swarm.store.bridge.engine import SqliteUrl, parse_url
 
 SPARE_FILES: Final = 500
 """The number of open files reserved for purposes other than client connections."""
@@ -56,6 +58,37 @@ def listening(http: HttpSettings) -> Iterator[socket.socket]:
                 "Stop the program that uses the port, or choose another port."
             ) from error
         yield listener
+
+
+@contextmanager
+def sole_use(url: str) -> Iterator[None]:
+    """Keeps other coordinators away from a SQLite database during the block. PostgreSQL may have several.
+
+    The lock is beside the database's file, and belongs to this process alone: it ends with it, however that ends, and
+    child processes do not keep it. Raises ConfigurationError, naming the process that uses the database.
+    """
+    where = parse_url(url)
+    if not isinstance(where, SqliteUrl):
+        yield
+        return
+    path = where.path.expanduser().resolve()
+    try:
+        file = path.with_name(f"{path.name}-lock").open("a+")
+    except OSError as error:
+        raise ConfigurationError(f"The folder of the database {path} cannot be used: {error.strerror}.") from error
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            raise ConfigurationError(
+                f"Another coordinator (process {file.read().strip() or 'unknown'}) uses the database {path}.",
+                hint="Stop it, or give this one a home of its own (SWARM_HOME). Several coordinators need PostgreSQL.",
+            ) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
 
 
 def follow_test_clock(path: Path) -> None:

@@ -23,6 +23,8 @@ NO_TWIN = (
     "Install its wheel (`make dist`), or in a checkout `pip install ./packages/slack_twin`."
 )
 
+MAY_NOT = "Let your user read it and search its folders, or name another place (SWARM_HOME, SWARM_CONFIG)."
+
 
 def up() -> None:
     """Run the coordinator. Needs SLACK_BOT_TOKEN and SLACK_APP_TOKEN (see `swarm slack manifest`)."""
@@ -51,6 +53,11 @@ def main() -> None:
         if error.name != "slack_twin":
             raise
         print(f"swarm: {NO_TWIN}", file=sys.stderr)
+        sys.exit(1)
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        print(f"swarm: {error.filename} cannot be used: {error.strerror}. {MAY_NOT}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

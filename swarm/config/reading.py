@@ -162,7 +162,7 @@ def read(
 ) -> Reading:
     """Returns the settings of a process started in ``folder``, with their sources. Raises ConfigurationError."""
     folder = folder or Path.cwd()
-    sources = _sources(environment, folder, user_home or Path.home())
+    sources = _sources(environment, folder, user_home or home_folder())
     variables = _merged(sources)
     file = settings_file(folder, variables)
     file_values = _read_yaml(file, variables)
@@ -203,7 +203,7 @@ def load_part(
     of one of ``keys``, and for a file named by SWARM_CONFIG that does not exist.
     """
     folder = folder or Path.cwd()
-    variables = _merged(_sources(environment, folder, user_home or Path.home()))
+    variables = _merged(_sources(environment, folder, user_home or home_folder()))
     file, problem = settings_file(folder, variables), ""
     try:
         document = _document(file)
@@ -278,7 +278,7 @@ def read_variables(
 ) -> dict[str, str]:
     """Returns all variables. The environment takes precedence over ``./.env``, and ``./.env`` over ``~/.swarm/.env``.
     Empty variables count as not set."""
-    return _merged(_sources(environment, folder or Path.cwd(), user_home or Path.home()))
+    return _merged(_sources(environment, folder or Path.cwd(), user_home or home_folder()))
 
 
 def _sources(environment: Mapping[str, str] | None, folder: Path, user_home: Path) -> dict[str, dict[str, str]]:
@@ -314,6 +314,17 @@ def _dotenv(path: Path) -> dict[str, str | None]:
 
 def _merged(sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {name: value for variables in reversed(list(sources.values())) for name, value in variables.items()}
+
+
+def home_folder() -> Path:
+    """Returns the user's home folder. Raises ConfigurationError if there is none."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            "HOME is not set, and this system knows no home folder of your user.",
+            hint="Set HOME to a folder of your own.",
+        ) from error
 
 
 def dotenv_files(folder: Path, user_home: Path) -> tuple[Path, Path]:

@@ -23,7 +23,7 @@ from typing import Final
 
 from swarm.config.builtin import LocalTool
 from swarm.config.importing.caipe_variables import BOT_CONFIG, config_file
-from swarm.config.reading import dotenv_files, read_variables, settings_file
+from swarm.config.reading import dotenv_files, home_folder, read_variables, settings_file
 from swarm.config.settings import Settings
 from swarm.domain.errors import ConfigurationError
 
@@ -67,7 +67,7 @@ def checked_work_tree(
             f"{_KEY} is not set, but {tools}: tools that act on this machine work in a folder that you name.",
             hint=_HOW,
         )
-    folder, user_home = folder or Path.cwd(), user_home or Path.home()
+    folder, user_home = folder or Path.cwd(), user_home or home_folder()
     tree = _existing(settings.tools.work_tree, folder)
     if tree == Path("/"):
         raise ConfigurationError(f"{_KEY} is /, which is the complete machine, including swarm itself.", hint=_HOW)

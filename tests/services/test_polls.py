@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import RateLimited, Unavailable
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, FinishOutcome
@@ -297,3 +297,21 @@ async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_
     for _ in range(MAX_MESSAGE_ATTEMPTS):
         assert await world.poll(lead) == []
     assert (await world.inbox_message(broken)).status is InboxStatus.DEAD
+
+
+@pytest.mark.req("OPS-16")
+async def test_waiting_polls_leave_connections_to_leads_and_to_calls(world: World) -> None:
+    lead, first, second = await world.lead(), await world.worker("first"), await world.worker("second")
+    world.services.polls.leave_room(4)  # three may wait
+    world.services.polls._places_for_leads = 1  # the last of them for a lead
+    waiting = [await waiting_poll(world, agent) for agent in (first, second)]
+    with pytest.raises(RateLimited, match="has connections for"):
+        await world.services.polls.poll(first, wait_seconds=60, limit=5)
+    waiting.append(await waiting_poll(world, lead))
+    with pytest.raises(RateLimited):
+        await world.services.polls.poll(lead, wait_seconds=60, limit=5)
+    assert await world.poll(first) == []  # who does not wait takes no place
+    for poll in waiting:
+        poll.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert world.services.polls._places_left == 3

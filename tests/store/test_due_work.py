@@ -31,7 +31,7 @@ LOOKS: dict[str, tuple[Statement, dict[str, object]]] = {
     "locked heads": (queues._LOCK_HEADS, {"given": [LANE]}),
     "moved heads": (queues._MOVE_HEADS, {"given": [LANE]}),
     "dropped heads": (queues._DROP_HEADS, {"given": [LANE]}),
-    "exhausted heads": (queues._DROP_EXHAUSTED, {"given": [LANE]}),
+    "exhausted heads": (queues._EXHAUSTED, {"given": [LANE]}),
     "threads of events": (threads._LOCK_PLACES, {"given": [PLACE]}),
     "owners": (threads._OWN, {"given": [{"id": "t", "owner_id": "a"}]}),
     "active threads": (threads._ACTIVE, {"given": [{"id": "t"}], "now": 1}),

@@ -132,3 +132,12 @@ async def test_limits_hold_in_each_transaction_and_stay_on_no_connection(postgre
 def test_a_pooler_needs_postgresql_behind_it() -> None:
     with pytest.raises(ConfigurationError, match="pooler_url"):
         Database("sqlite:///swarm.db", pooler_url="postgresql://localhost/swarm")
+
+
+@pytest.mark.req("OPS-16")
+async def test_a_pooler_as_the_only_address_is_found_at_the_start_and_named(pooler_url: str) -> None:
+    with pytest.raises(ConfigurationError) as found:
+        await Database(pooler_url).open()
+    assert "database.url (SWARM_DATABASE_URL)" in found.value.message
+    assert "pooler" in found.value.message
+    assert "SWARM_DATABASE_POOLER_URL" in (found.value.hint or "")

@@ -12,6 +12,7 @@ import structlog
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from swarm.domain.errors import SwarmError, Unavailable
@@ -156,3 +157,17 @@ class _HealthRoutes:
         if self._missing_before and not missing:
             _log.info("Ready again.", action="ready")
         self._missing_before = missing
+
+
+def waiting_app() -> ASGIApp:
+    """Returns the application of a first start that waits for Slack: the process is alive, and nothing is ready."""
+    why = "Slack does not answer, and this is the first start: the other routes open when it has answered."
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        error = describe(Unavailable(why))
+        shown = {"ready": False, "checks": {"slack": False}, "problems": {"slack": why}, "error": error}
+        is_alive = scope["path"] == "/healthz"
+        answer = Answer({"status": "ok"}) if is_alive else Answer(shown, HTTPStatus.SERVICE_UNAVAILABLE)
+        await answer(scope, receive, send)
+
+    return app

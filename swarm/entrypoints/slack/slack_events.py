@@ -164,6 +164,11 @@ class SlackEntryPoint:
             self._socket.app_token = app_token
             await self._socket.replace()
 
+    @property
+    def takes_http(self) -> bool:
+        """Whether events are accepted by HTTP: not before Slack has answered once."""
+        return self._takes_http
+
     async def start(self) -> None:
         """Connects Socket Mode. Returns once connected, or immediately if only HTTP is used.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Final, TypeVar
 import structlog
 
 from swarm.domain.errors import Conflict, RateLimited
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
@@ -78,8 +79,17 @@ class Polls:
         self._empty: dict[
             tuple[str | None, ...], int
         ] = {}  # by agent, token, instance: the generation of an empty claim
+        self._places_left = sys.maxsize
+        self._places_for_leads = 0
         self._giving_back = BackgroundTasks()
         database.hand_over = self._hand_over
+
+    def leave_room(self, connections: int) -> None:
+        """Lets waiting polls use three of four ``connections``, the last quarter of these only those of leads. The
+        others stay for calls and for ``/readyz``.
+        """
+        self._places_left = connections * 3 // 4
+        self._places_for_leads = self._places_left // 4
 
     async def poll(
         self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False, instance_id: str | None = None
@@ -87,7 +97,8 @@ class Polls:
         """Returns up to ``limit`` triggers under new leases; an empty list if nothing arrived within ``wait_seconds``.
 
         Raises Unauthorized if the agent's token has ended in the meantime, Conflict if another instance serves the
-        agent, and RateLimited if `MOST_WAITING` polls of the agent are already waiting. After an error or a
+        agent, and RateLimited if `MOST_WAITING` polls of the agent are already waiting, or too many of all agents for
+        the connections that there may be. After an error or a
         cancellation at any time, the poll leaves nothing leased.
         """
         loop = asyncio.get_running_loop()
@@ -183,12 +194,20 @@ class Polls:
                 hint="End unused polls, or poll with wait_seconds=0.",
                 retry_after_seconds=5,
             )
+        if self._places_left <= (0 if agent.role is Role.LEAD else self._places_for_leads):
+            raise RateLimited(
+                "As many polls are already waiting as this process has connections for.",
+                hint="Poll again later, or with wait_seconds=0. The operator can raise the limit of open files.",
+                retry_after_seconds=5,
+            )
         waiting = _Waiting(call, asyncio.get_running_loop().create_future())
+        self._places_left -= 1
         self._waiting[agent.id] = [*others, waiting]  # replaced, not changed, because threads of the database read it
         try:
             yield waiting
         finally:
             waiting.is_over = True
+            self._places_left += 1
             left = [poll for poll in self._waiting[agent.id] if poll is not waiting]
             if left:
                 self._waiting[agent.id] = left

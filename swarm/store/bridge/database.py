@@ -53,6 +53,8 @@ class Database:
         self.wakeups = wakeups or Wakeups()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = False
+        self._broken: str | None = None  # why it can never be used again
+        self._breaks = asyncio.Event()
         self.hand_over: HandOver | None = None  # called at the end of each write that wakes a topic
         self._engine = self._make_engine(url, pooler_url, clock, busy_timeout_seconds, tick_seconds)
 
@@ -72,6 +74,11 @@ class Database:
         if self._is_open:
             self._is_open = False
             await asyncio.to_thread(self._engine.close)
+
+    async def until_broken(self) -> None:
+        """Waits until a thread of the engine has ended by an error, and raises `Unavailable` with the reason."""
+        await self._breaks.wait()
+        raise Unavailable(f"The database cannot be used any more: {self._broken}")
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -133,6 +140,8 @@ class Database:
         """Queues a call. Cancelling its future cancels the call unless it has started."""
         if not self._is_open or self._loop is None:
             raise Unavailable("The database is closed.")
+        if self._broken is not None:
+            raise Unavailable(f"The database cannot be used any more: {self._broken}")
         job = QueryJob(fn, item, self._loop.create_future(), writes=writes, is_alone=is_alone)
         (self._engine.write if writes else self._engine.read)(job)
         return job.future
@@ -155,6 +164,10 @@ class Database:
             self._watcher.committed_together(len(calls))
         for call in calls:
             self._watcher.database_called(call.seen())
+
+    def _died(self, reason: str) -> None:
+        self._broken = reason
+        self._on_loop(self._breaks.set)
 
     def _bump_all(self) -> None:
         self._on_loop(self.wakeups.bump_all)
@@ -195,7 +208,14 @@ class Database:
 
             self._watch = ClockWatch(clock, self._stepped)
             return PostgresEngine(
-                where, self._deliver, self._bump, self._bump_all, self._hand_work_over, self._watch, pooler=pooler
+                where,
+                self._deliver,
+                self._bump,
+                self._bump_all,
+                self._hand_work_over,
+                self._watch,
+                died=self._died,
+                pooler=pooler,
             )
         from swarm.store.bridge.sqlite import SqliteEngine
 
@@ -205,6 +225,7 @@ class Database:
             self._deliver,
             self._bump_all,
             self._hand_work_over,
+            died=self._died,
             watch=self._watch,
             busy_timeout_seconds=busy_timeout_seconds,
             tick_seconds=tick_seconds,

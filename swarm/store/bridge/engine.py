@@ -6,6 +6,7 @@ Calls arrive from the event loop, run on a thread, and are delivered back to the
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -66,6 +67,26 @@ def _sqlite(url: URL) -> SqliteUrl:
             f"{_KEY} is an in-memory SQLite database, but several connections must share one file; expected sqlite:///path."
         )
     return SqliteUrl(path=Path(name))
+
+
+Died = Callable[[str], None]
+"""Called on a thread of an engine that ends by an error, with a sentence about it: the database is of no use then."""
+
+
+def start_thread(name: str, serve: Callable[[], None], died: Died) -> threading.Thread:
+    """Runs ``serve`` on a thread. An error that ends it is logged, and reported to ``died``."""
+
+    def run() -> None:
+        try:
+            serve()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody does the work of the thread any more
+            _log.exception("A thread of the database has ended.", action="database_thread", thread=name)
+            reason = error.message if isinstance(error, SwarmError) else f"its thread {name} ended with {error!r}."
+            died(reason)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 SetFunction = Callable[[Transaction, Sequence[Any]], Sequence[Any]]

@@ -29,11 +29,12 @@ import structlog
 from psycopg import errors
 
 from swarm.clock import new_id
-from swarm.domain.errors import OutcomeUnknown, Unavailable
+from swarm.domain.errors import ConfigurationError, OutcomeUnknown, Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
 from swarm.store.bridge.engine import (
     Deliver,
+    Died,
     HandOver,
     HandOverFailed,
     PostgresUrl,
@@ -41,6 +42,7 @@ from swarm.store.bridge.engine import (
     SetFunction,
     gather,
     run_together,
+    start_thread,
 )
 from swarm.store.bridge.postgres_driver import Listener, PostgresConnection, PostgresSession
 from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
@@ -143,8 +145,10 @@ class PostgresEngine:
         hand_over: HandOver,
         watch: ClockWatch,
         *,
+        died: Died,
         pooler: PostgresUrl | None = None,
     ) -> None:
+        self._died = died
         self._url = url
         self._pooler = pooler
         self._deliver = deliver
@@ -158,13 +162,14 @@ class PostgresEngine:
         self._threads: list[threading.Thread] = []
 
     def open(self) -> None:
-        self._listener = Listener(partial(self._connect, self._url), self._origin, self._bump, self._bump_all)
+        self._refuse_pooler()
+        self._listener = Listener(
+            partial(self._connect, self._url), self._origin, self._bump, self._bump_all, self._died
+        )
         self._listener.start()
         for number in range(MAX_CONNECTIONS):
             worker = Worker(self._session, self._queue, self._deliver, self._origin, self._watch, self._hand_over)
-            thread = threading.Thread(target=worker.serve, name=f"swarm-postgres-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._threads.append(start_thread(f"swarm-postgres-{number}", worker.serve, self._died))
 
     def write(self, call: QueryJob) -> None:
         self._queue.put(call)
@@ -184,6 +189,22 @@ class PostgresEngine:
             thread.join()
         self._threads.clear()
 
+    def _refuse_pooler(self) -> None:
+        """Raises ConfigurationError if ``url`` leads through a pooler that gives each transaction another connection:
+        one connection shows another's server process, or its own changes, while both are open.
+        """
+        with self._connect(self._url) as one, self._connect(self._url) as other:
+            before = _server_process(one)
+            other.execute("BEGIN")
+            if _server_process(other) != before and _server_process(one) == before:
+                return
+        raise ConfigurationError(
+            f"database.url (SWARM_DATABASE_URL) is {self._url}, which is a pooler: its connections share sessions of "
+            "PostgreSQL.",
+            hint="Name PostgreSQL's own address there, and the pooler's in database.pooler_url "
+            "(SWARM_DATABASE_POOLER_URL).",
+        )
+
     def _session(self) -> PostgresSession:
         """Returns a session for queries, through the pooler if there is one. Raises `Unavailable` with the reason.
 
@@ -193,6 +214,10 @@ class PostgresEngine:
         limits = (
             f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_SECONDS * 1000}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {SUSPENDED_SECONDS * 1000}; "
+            # By statistics from when a table was small, reading all of it seems cheaper than its indexes.
+            "SET LOCAL enable_seqscan = off; "
+            # Compiling a plan takes far longer than running it.
+            "SET LOCAL jit = off; "
         )
         if self._pooler:
             connection = self._connect(self._pooler)
@@ -201,8 +226,7 @@ class PostgresEngine:
         connection = self._connect(self._url)
         connection.prepared_max = 500  # more than the number of statements
         try:
-            # Compiling a plan takes far longer than running it.
-            connection.execute(limits.replace("SET LOCAL", "SET") + "SET jit = off")
+            connection.execute(limits.replace("SET LOCAL", "SET"))
         except psycopg.Error as error:
             raise unavailable(error) from error
         return PostgresSession(connection)
@@ -364,6 +388,11 @@ class Worker:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+def _server_process(connection: PostgresConnection) -> int:
+    ((number,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
+    return int(number)
 
 
 def explain(error: BaseException) -> BaseException:

@@ -15,6 +15,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -22,6 +23,7 @@ import structlog
 from psycopg import errors, pq
 
 from swarm.domain.errors import Unavailable
+from swarm.store.bridge.engine import Died, start_thread
 
 CHANNEL = "swarm_wakeups"
 RECONNECT_SECONDS = 1.0
@@ -40,7 +42,9 @@ class Listener:
         origin: str,
         bump: Callable[[str], None],
         bump_all: Callable[[], None],
+        died: Died,
     ) -> None:
+        self._died = died
         self._connect = connect
         self._origin = origin
         self._bump = bump
@@ -56,8 +60,7 @@ class Listener:
         except Unavailable:
             self._close_signal()
             raise
-        self._thread = threading.Thread(target=self._serve, args=[connection], name="swarm-listener", daemon=True)
-        self._thread.start()
+        self._thread = start_thread("swarm-listener", partial(self._serve, connection), self._died)
 
     def stop(self) -> None:
         """Stops listening. Returns when the thread has ended."""
@@ -126,9 +129,13 @@ COMMIT = b"COMMIT"
 ROLLBACK = b"ROLLBACK"
 _CHANNEL = f"'{CHANNEL}'".encode()
 # The statements of sets find their rows by keys, so one plan serves all values; otherwise PostgreSQL plans most of them
-# anew each time, which takes as long as to run them. Other statements read the first rows of many: a plan that does not
-# know their LIMIT reads and sorts all.
-_BEGIN_SET = b"SET LOCAL lock_timeout = %d; SET LOCAL plan_cache_mode = force_generic_plan; %b"
+# anew each time, which takes as long as to run them. It joins by keys only: by statistics from when a table was small,
+# reading all of it seems cheaper. Other statements read the first rows of many: a plan that does not know their LIMIT
+# reads and sorts all.
+_BEGIN_SET = (
+    b"SET LOCAL lock_timeout = %d; SET LOCAL plan_cache_mode = force_generic_plan; "
+    b"SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; %b"
+)
 
 
 class PostgresSession:

@@ -14,7 +14,9 @@ failure: if SQLite itself rolls back the transaction (full disk, I/O error), or 
 transaction that had a result gets `Unavailable` instead; calls that had not started continue in a new transaction.
 
 Between groups, and at least once a second, the writer checks whether another process changed the file. The check uses
-the writer's own connection, because ``data_version`` ignores changes made by the connection that queries it.
+the writer's own connection, because ``data_version`` ignores changes made by the connection that queries it. Before
+each transaction it checks that the file is still there: if it was removed or replaced, the thread ends, and with it the
+process.
 """
 
 from __future__ import annotations
@@ -32,7 +34,17 @@ import structlog
 from swarm.domain.errors import Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Deliver, HandOver, HandOverFailed, QueryJob, gather, run_together, sets_of
+from swarm.store.bridge.engine import (
+    Deliver,
+    Died,
+    HandOver,
+    HandOverFailed,
+    QueryJob,
+    gather,
+    run_together,
+    sets_of,
+    start_thread,
+)
 from swarm.store.bridge.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, unavailable, warn_if_old
 from swarm.store.bridge.transaction import Dialect, Moment
 
@@ -59,11 +71,13 @@ class SqliteEngine:
         on_foreign_change: Callable[[], None],
         hand_over: HandOver,
         *,
+        died: Died,
         watch: ClockWatch,
         busy_timeout_seconds: float,
         tick_seconds: float,
     ) -> None:
         self._path = path
+        self._died = died
         self._deliver = deliver
         self._on_foreign_change = on_foreign_change
         self._hand_over = hand_over
@@ -83,6 +97,7 @@ class SqliteEngine:
                     opened.enter_context(contextlib.closing(self._connect(read_only=True))) for _ in range(READERS)
                 ]
                 writer = SqliteWriter(
+                    self._path,
                     writing,
                     self._writes,
                     self._deliver,
@@ -94,10 +109,10 @@ class SqliteEngine:
             except sqlite3.Error as error:
                 raise Unavailable(f"The database file {self._path} cannot be opened: {error}.") from error
             opened.pop_all()  # the threads close them
-        self._start("swarm-writer", writer.serve)
+        self._start("swarm-writer", writer.serve, self._writes)
         for number, connection in enumerate(reading):
             reader = _Reader(connection, self._reads, self._deliver, self._watch)
-            self._start(f"swarm-reader-{number}", reader.serve)
+            self._start(f"swarm-reader-{number}", reader.serve, self._reads)
 
     def write(self, call: QueryJob) -> None:
         self._writes.put(call)
@@ -135,10 +150,16 @@ class SqliteEngine:
             connection.execute("PRAGMA query_only = ON")
         return connection
 
-    def _start(self, name: str, serve: Callable[[], None]) -> None:
-        thread = threading.Thread(target=serve, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _start(self, name: str, serve: Callable[[], None], queue: Queue) -> None:
+        def died(reason: str) -> None:
+            self._died(reason)  # from now on no call is queued
+            with contextlib.suppress(Empty):
+                while True:
+                    if call := queue.get_nowait():
+                        call.fail(Unavailable(reason))
+                        self._deliver([call])
+
+        self._threads.append(start_thread(name, serve, died))
 
 
 class _Reader:
@@ -192,6 +213,7 @@ class SqliteWriter:
 
     def __init__(
         self,
+        path: Path,
         connection: sqlite3.Connection,
         queue: Queue,
         deliver: Deliver,
@@ -200,6 +222,8 @@ class SqliteWriter:
         tick_seconds: float,
         hand_over: HandOver,
     ) -> None:
+        self._path = path
+        self._identity = _identity(path)
         self._hand_over = hand_over
         self._connection = connection
         self._queue = queue
@@ -262,6 +286,7 @@ class SqliteWriter:
 
         Returns the sets that did not start because the transaction was rolled back.
         """
+        self._check_file()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -359,6 +384,7 @@ class SqliteWriter:
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + self._tick_seconds
+        self._check_file()
         try:
             version = self._data_version()
         except sqlite3.Error as error:
@@ -368,6 +394,23 @@ class SqliteWriter:
             self._seen_version = version
             self._on_foreign_change()
 
+    def _check_file(self) -> None:
+        """Raises Unavailable if the file is no longer the one that is open, which would lose everything written."""
+        if (now := _identity(self._path)) != self._identity:
+            what = "replaced" if now else "removed"
+            raise Unavailable(
+                f"the file {self._path} was {what} while it was in use, and nothing can be stored in it any more."
+            )
+
     def _data_version(self) -> int:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         return int(version)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Returns what tells a file from others of the same name; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -29,6 +29,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     cast,
+    func,
     literal_column,
     or_,
     select,
@@ -235,9 +236,11 @@ def _sqlite_rows(rows: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_JsonRows, "postgresql")
 def _postgresql_rows(rows: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
-    # PostgreSQL expects 100 rows of this function, for which it would read whole tables. With LIMIT it expects few.
+    # PostgreSQL expects 100 rows of this function, and a tenth for each LIMIT that it does not know. If it expects one
+    # row, it begins with the given rows and looks the others up; for more, it may read whole tables or indexes instead.
     array = f"CAST({compiler.process(rows.clauses, **options)} AS JSONB)"
-    return f"(SELECT value FROM jsonb_array_elements({array}) LIMIT jsonb_array_length({array}))"  # noqa: S608 - no values
+    limit = f"LIMIT jsonb_array_length({array})"
+    return f"(SELECT value FROM (SELECT value FROM jsonb_array_elements({array}) {limit}) AS few {limit})"  # noqa: S608 - no values
 
 
 def given(**columns: type[TypeEngine[Any]]) -> Subquery:
@@ -286,8 +289,20 @@ AT_MOST_N: Final = bindparam("n", type_=Integer) + literal_column("0", Integer)
 
 
 def may(column: Column[str], transition: Transition[State]) -> ColumnElement[bool]:
-    """Returns the condition that a row is in a source state of the transition."""
-    return column.in_([literally(source) for source in sorted(transition.sources)])
+    """Returns the condition that a row, which is found by its key, is in a source state of the transition.
+
+    No partial index applies to it: by statistics of an empty table, one that lists a state would seem to be empty.
+    """
+    return func.coalesce(column, "").in_([literally(source) for source in sorted(transition.sources)])
+
+
+def exists_by_key(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Returns the condition that there is a row, which is looked up for each row of the outer query.
+
+    For EXISTS, PostgreSQL may read all such rows first, if it expects few of them or many outer rows.
+    """
+    one = literal_column("1", Integer)
+    return select(one).where(*conditions).limit(one).scalar_subquery().is_not(None)
 
 
 def literally(value: StrEnum) -> ColumnElement[str]:

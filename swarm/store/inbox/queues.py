@@ -26,6 +26,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     ColumnElement,
+    Subquery,
     Text,
     and_,
     bindparam,
@@ -52,6 +53,7 @@ from swarm.store.bridge.statements import (
     AT_MOST_N,
     Row,
     Statement,
+    exists_by_key,
     first_of_each,
     given,
     literally,
@@ -92,12 +94,12 @@ _is_undelivered = and_(
     _q.resume.in_([literally(ResumeStatus.NONE), literally(ResumeStatus.SENT)]),
 )
 _is_asking = or_(
-    exists().where(
+    exists_by_key(
         _asked.c.id == _q.work_id,
         _asked.c.agent_id == _q.agent_id,
         _asked.c.status.in_([literally(status) for status in sorted(UNDER_WAY)]),
     ),
-    exists().where(
+    exists_by_key(
         _asked_task.c.id == _q.task_id, _asked_task.c.agent_id == _q.agent_id, _asked_task.c.ended_at.is_(None)
     ),
 )
@@ -105,13 +107,13 @@ _is_asking = or_(
 
 def is_held(agent_id: ColumnElement[Any], lane_id: ColumnElement[Any]) -> ColumnElement[bool]:
     """Returns the condition that a lane is held by a question that a run of its agent has asked."""
-    return exists().where(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, _is_asking)
+    return exists_by_key(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, _is_asking)
 
 
 def _may_run(
     agent_id: ColumnElement[Any], lane_id: ColumnElement[Any], is_own: ColumnElement[bool]
 ) -> ColumnElement[bool]:
-    own = exists().where(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, is_own)
+    own = exists_by_key(_q.thread_id == lane_id, _q.agent_id == agent_id, _is_undelivered, is_own)
     return or_(~is_held(agent_id, lane_id), own)
 
 
@@ -124,25 +126,18 @@ is_due: Final = and_(
 """The condition that a message is due."""
 
 is_task_due: Final = and_(
-    _t.status == literally(TaskStatus.PENDING),
+    func.coalesce(_t.status, "") == literally(TaskStatus.PENDING),  # so that no index by status is used for a lane
     _t.delay_reason.is_(None),
     _t.ended_at.is_(None),
     _may_run(_t.agent_id, _t.lane_id, _q.task_id == _t.id),
 )
 """The condition that a task is due."""
 
-# For EXISTS, PostgreSQL would read all active leases. A subquery with LIMIT is evaluated row by row.
-_is_worked_on = (
-    select(leases.c.token)
-    .where(
-        leases.c.thread_id == queue_heads.c.lane_id,
-        leases.c.agent_id == queue_heads.c.agent_id,
-        leases.c.kind == literally(LeaseKind.WORK),
-        leases.c.ended_at.is_(None),
-    )
-    .limit(literal_column("1"))
-    .scalar_subquery()
-    .is_not(None)
+_is_worked_on = exists_by_key(
+    leases.c.thread_id == queue_heads.c.lane_id,
+    leases.c.agent_id == queue_heads.c.agent_id,
+    leases.c.kind == literally(LeaseKind.WORK),
+    leases.c.ended_at.is_(None),
 )
 
 _given_agents = given(agent_id=Text)
@@ -157,11 +152,32 @@ _HEADS = Statement(
 )
 _given_lanes = given(agent_id=Text, lane_id=Text)
 _in_lanes = (queue_heads.c.agent_id == _given_lanes.c.agent_id) & (queue_heads.c.lane_id == _given_lanes.c.lane_id)
+
+
+def _heads_of(rows: Subquery, lock: bool) -> Subquery:
+    """Returns the given rows with the place of their heads, for PostgreSQL. A lateral subquery is run for each row:
+    a join may begin with all heads, if the table was empty when its statistics were taken.
+    """
+    head = select(literal_column("queue_heads.ctid", Text).label("place")).where(
+        queue_heads.c.agent_id == rows.c.agent_id, queue_heads.c.lane_id == rows.c.lane_id
+    )
+    found = (head.with_for_update() if lock else head).limit(literal_column("1")).correlate(rows).lateral("head")
+    return select(*rows.c, found.c.place).select_from(rows.join(found, true())).subquery("found")
+
+
+_given_heads = given(agent_id=Text, lane_id=Text, order_key=BigInteger)
+_place: ColumnElement[str] = literal_column("queue_heads.ctid", Text)
+_locked, _dropped, _moved = (
+    _heads_of(_given_lanes, True),
+    _heads_of(_given_lanes, False),
+    _heads_of(_given_heads, False),
+)
+# The rows are given in the order of their lanes, which is the order of the locks.
 _LOCK_HEADS = Statement(
-    select(queue_heads.c.agent_id, queue_heads.c.lane_id)
-    .join(_given_lanes, _in_lanes)
-    .order_by(queue_heads.c.agent_id, queue_heads.c.lane_id)
-    .with_for_update(of=queue_heads)
+    {
+        "postgresql": select(_locked.c.agent_id, _locked.c.lane_id),
+        "sqlite": select(queue_heads.c.agent_id, queue_heads.c.lane_id).join(_given_lanes, _in_lanes),
+    }
 )
 _LOWEST = Statement(
     select(
@@ -177,11 +193,13 @@ _LOWEST = Statement(
         .label("of_tasks"),
     )
 )
-_given_heads = given(agent_id=Text, lane_id=Text, order_key=BigInteger)
 _MOVE_HEADS = Statement(
-    update(queue_heads)
-    .where(queue_heads.c.agent_id == _given_heads.c.agent_id, queue_heads.c.lane_id == _given_heads.c.lane_id)
-    .values(order_key=_given_heads.c.order_key)
+    {
+        "postgresql": update(queue_heads).where(_place == _moved.c.place).values(order_key=_moved.c.order_key),
+        "sqlite": update(queue_heads)
+        .where(queue_heads.c.agent_id == _given_heads.c.agent_id, queue_heads.c.lane_id == _given_heads.c.lane_id)
+        .values(order_key=_given_heads.c.order_key),
+    }
 )
 
 
@@ -202,13 +220,19 @@ def _making(condition: ColumnElement[bool]) -> Statement:
 
 _MAKE_HEADS = _making(true())
 _ADD_HEADS = _making(~is_held(_given_heads.c.agent_id, _given_heads.c.lane_id))
-_is_given = tuple_(queue_heads.c.agent_id, queue_heads.c.lane_id).in_(select(_given_lanes))
-_DROP_HEADS = Statement(delete(queue_heads).where(_is_given))
-_DROP_EXHAUSTED = Statement(
-    delete(queue_heads).where(
-        _is_given,
-        ~exists().where(_i.agent_id == queue_heads.c.agent_id, _i.thread_id == queue_heads.c.lane_id, is_due),
-        ~exists().where(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, is_task_due),
+_DROP_HEADS = Statement(
+    {
+        "postgresql": delete(queue_heads).where(_place == _dropped.c.place),
+        "sqlite": delete(queue_heads).where(
+            tuple_(queue_heads.c.agent_id, queue_heads.c.lane_id).in_(select(_given_lanes))
+        ),
+    }
+)
+# Apart from the deletion: together, PostgreSQL may look for due work in all lanes before it compares them.
+_EXHAUSTED = Statement(
+    select(_given_lanes).where(
+        ~exists_by_key(_i.agent_id == _given_lanes.c.agent_id, _i.thread_id == _given_lanes.c.lane_id, is_due),
+        ~exists_by_key(_t.agent_id == _given_lanes.c.agent_id, _t.lane_id == _given_lanes.c.lane_id, is_task_due),
     )
 )
 _starts_run = notices.c.kind.in_([literally(NoticeKind.TASK_FINISHED), literally(NoticeKind.TASK_RETURNED)])
@@ -325,8 +349,9 @@ def add(tx: Transaction, heads: Iterable[QueueHead]) -> None:
 
 def exhausted(tx: Transaction, lanes: Iterable[Lane]) -> None:
     """Drops locked heads after a claim took all the work it saw. A lane with a skipped locked row keeps its head."""
-    if rows := _given(lanes):
-        _DROP_EXHAUSTED.run(tx, given=rows)
+    rows = _given(lanes)
+    if rows and (dropped := _EXHAUSTED.all(tx, given=rows)):
+        _DROP_HEADS.run(tx, given=dropped)
 
 
 def announce(tx: Transaction, lanes: Iterable[Lane]) -> None:

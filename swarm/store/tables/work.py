@@ -77,7 +77,10 @@ Index("ix_tasks_status", tasks.c.status, tasks.c.id)
 Index("ix_tasks_agent", tasks.c.agent_id, tasks.c.id)
 Index("ix_tasks_created", tasks.c.created_by, tasks.c.id)
 Index("ix_tasks_parent", tasks.c.parent_id)
-Index("ix_tasks_creator", tasks.c.created_by, sqlite_where=_open_task, postgresql_where=_open_task)
+# Both engines prove `IS NOT NULL` by a comparison. Only searches by creator may use this index: statistics that are out
+# of date would make a look at all open tasks seem cheaper than the search for one.
+_created = _open_task & tasks.c.created_by.is_not(None)
+Index("ix_tasks_creator", tasks.c.created_by, sqlite_where=_created, postgresql_where=_created)
 _delayed_task = tasks.c.due_at.is_not(None)
 Index("ix_tasks_delayed", tasks.c.due_at, sqlite_where=_delayed_task, postgresql_where=_delayed_task)
 _offered = tasks.c.offer_ends_at.is_not(None)
@@ -194,7 +197,9 @@ Index(
 )
 _has_key = leases.c.key_hash.is_not(None)
 Index("uq_leases_key", leases.c.key_hash, unique=True, sqlite_where=_has_key, postgresql_where=_has_key)
-Index("ix_leases_expiry", leases.c.expires_at, sqlite_where=_active, postgresql_where=_active)
+# For searches by expiry only, as with `ix_tasks_creator`.
+_expiring = _active & leases.c.expires_at.is_not(None)
+Index("ix_leases_expiry", leases.c.expires_at, sqlite_where=_expiring, postgresql_where=_expiring)
 Index(
     "ix_leases_ended",
     leases.c.ended_at,

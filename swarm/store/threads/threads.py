@@ -87,6 +87,7 @@ _ASK = Statement(
     .values(silence=literally(Silence.ASKED))
 )
 _BREAK_SILENCE = Statement(update(threads).where(threads.c.id == bindparam("thread_id")).values(silence=None))
+_ANY = Statement(select(threads.c.id).limit(literal_column("1")))
 _ACTIVE = Statement(update(threads).where(threads.c.id == _given_ids.c.id).values(active_at=bindparam("now")))
 _TELL = Statement(
     update(threads)
@@ -227,6 +228,11 @@ def all_at(tx: Transaction, team: str, places: Iterable[Place]) -> dict[Place, T
     """Returns the threads at these places, locked. In a thread that is missing, no agent takes part."""
     rows = [{"team": team, "channel": channel, "thread_ts": thread_ts} for channel, thread_ts in set(places)]
     return _by_place(_thread(row) for row in _LOCK_PLACES.all(tx, given=rows)) if rows else {}
+
+
+def is_there_any(tx: Transaction) -> bool:
+    """Returns whether the database has any thread, which a new one has not."""
+    return _ANY.first(tx) is not None
 
 
 def at(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
