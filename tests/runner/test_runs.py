@@ -98,6 +98,12 @@ async def test_silence_is_shown_and_ends_the_run_at_its_limit(office: Office) ->
     await office.gone()
 
 
+@pytest.mark.req("RUN-02")
+async def test_a_limit_of_silence_that_is_below_the_notice_ends_the_run(office: Office) -> None:
+    await office.start(fake("ignores"), silence_limit_seconds=1.0)
+    await office.says((await office.delegate())[0], "wrote nothing for")
+
+
 @pytest.mark.long
 @pytest.mark.req("RUN-02")
 async def test_a_cancelled_task_ends_a_command_that_ignores_requests_to_end(office: Office) -> None:

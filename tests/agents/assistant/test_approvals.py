@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from swarm.agents.built_in_tools.shell import shell_tool
 from swarm.agents.builtin.agent import NOT_ASKED
 from swarm.agents.toolbox.approval_rules import ApprovalRules
 from swarm.agents.toolbox.tool import ToolAnswer, failed
@@ -310,6 +312,17 @@ async def test_nobody_is_asked_for_a_call_that_the_tool_refuses_anyway(db: Datab
     results = [one for one in await remembering(db).get_messages(SESSION) if one.role is MessageRole.TOOL_RESULT]
     assert [(one.text, one.failed) for one in results] == [("/etc leads outside.", True)]
     assert not erase.calls
+
+
+async def test_nobody_is_asked_for_a_command_in_a_folder_that_is_refused(db: Database, tmp_path: Path) -> None:
+    shell = shell_tool(tmp_path, ["ls"], env={})
+    assert shell
+    given = {"command": "ls", "working_directory": ".."}
+    script = Scripted(Calls(shell.name, given), "I cannot.")
+    rules = ApprovalRules(patterns=(shell.name,))
+    events = await hear(assistant(script.model, remembering(db), shell, approvals=rules), run_input("read it"))
+    assert events[-1] == Finished()
+    assert script.told[-1].results == [(await shell.call(given)).text]
 
 
 async def test_arguments_that_nobody_could_read_are_refused(db: Database) -> None:

@@ -232,3 +232,12 @@ async def test_a_card_with_a_new_remark_has_changed(table: Table, workspace: Wor
     await table.desk.sender.send_due()
     await table.press(f"{DECIDE_ACTION}approve", by="alice")
     assert await table.status(request) is RequestStatus.APPROVED
+
+
+@pytest.mark.req("HITL-10")
+@pytest.mark.parametrize("command", ["ls" + " " * 700 + "rm -rf /srv", "echo " + "x" * 3_000 + "; rm -rf /srv"])
+async def test_what_runs_is_on_the_card_in_the_thread_or_approve_is_not(table: Table, command: str) -> None:
+    await table.open()
+    await table.ask(tool=ToolRequest(name="Bash", arguments={"command": command}))
+    card = json.dumps((await table.card())["blocks"])
+    assert "rm -rf /srv" in card or f"{DECIDE_ACTION}{D.APPROVE}" not in card

@@ -36,6 +36,12 @@ async def test_a_command_may_reach_the_coordinator(desk: Desk) -> None:
     assert text_in(events) == f"http://127.0.0.1:9/mcp Bearer t l\n{desk.folder}\n"
 
 
+@pytest.mark.req("RUN-09")
+async def test_people_see_the_last_state_of_a_terminal_and_no_escape_sequences(desk: Desk) -> None:
+    events, _ = await turn_of(await desk.open(shell(r"printf '10 %%\r\033[2K\033[1m100 %%\033[0m\033]0;title\a\n'")))
+    assert text_in(events) == "100 %\n"
+
+
 @pytest.mark.parametrize(
     ("script", "reason"),
     [("exit 3", "the command ended with exit code 3"), ("kill -9 $$", "the command was killed")],
