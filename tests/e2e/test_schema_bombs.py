@@ -102,7 +102,10 @@ def remote() -> Starlette:
         wanted = re.findall(r"\b(form|edit) (\w\d+)\b", json.dumps(asked["messages"]))
         ended: dict[str, Any] = {"type": "RUN_FINISHED", **ids}
         if wanted and not asked.get("resume"):
-            ended["outcome"] = {"type": "interrupt", "interrupts": [_interrupt(wanted[-1][0], wanted[-1][1], ids["runId"])]}
+            ended["outcome"] = {
+                "type": "interrupt",
+                "interrupts": [_interrupt(wanted[-1][0], wanted[-1][1], ids["runId"])],
+            }
         said = {"type": "TEXT_MESSAGE_CHUNK", "messageId": ids["runId"], "role": "assistant", "delta": "One moment."}
         lines = [f"data: {json.dumps(event)}\n\n" for event in ({"type": "RUN_STARTED", **ids}, said, ended)]
         return StreamingResponse(iter(lines), media_type="text/event-stream")

@@ -75,6 +75,7 @@ class ServerStatus:
     detail: str  # why the server is not up; empty if it is up
     allowed: tuple[str, ...]  # the server's tools that may be used; empty while it is not up
     others: tuple[str, ...]  # the server's other tools
+    refused: Mapping[str, str] = field(default_factory=dict)  # why tools are not offered, by name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
