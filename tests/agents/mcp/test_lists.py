@@ -260,7 +260,7 @@ ODD_TOOLS: dict[str, tuple[Any, str]] = {
     ),
     "description": ({"name": "description", "inputSchema": FINE, "description": 7}, "description: Input should be"),
     "hints": ({"name": "hints", "inputSchema": FINE, "annotations": "x"}, "annotations: Input should be"),
-    "number 9 of the list": ("a text", "it has no name"),
+    "number 9 of the list": (7, "it has no name"),
     "number 10 of the list": ({"name": None, "inputSchema": FINE}, "it has no name"),
     "number 11 of the list": ({"name": " ", "inputSchema": FINE}, "it has no name"),
     "echo": ({"name": "echo", "inputSchema": FINE, "title": "Another"}, "a second tool has this name"),

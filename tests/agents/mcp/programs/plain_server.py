@@ -1,7 +1,7 @@
 """An MCP server of the standard library alone, that behaves as well or as badly as its arguments say.
 
-``plain_server.py FOLDER [option …]``: the folder has ``tools.json``, the names of its tools (or what it lists), and gets ``seen.jsonl``,
-every message that came, and ``pids``. SIGUSR1 makes it tell that its list has changed. Options:
+``plain_server.py FOLDER [option …]``: the folder has ``tools.json``, the names of its tools or what it lists, and gets
+``seen.jsonl``, every message that came, and ``pids``. SIGUSR1 makes it tell that its list has changed. Options:
 
     garbage     prints lines that are no messages
     flood       writes a lot to stderr, without end
