@@ -75,7 +75,7 @@ class Program:
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)  # arguments may also contain secrets
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # the only variables in addition to PATH and HOME
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # in addition to `transports.INHERITED`
     cwd: Path | None = None  # None: the coordinator's working directory
 
 
