@@ -385,4 +385,5 @@ def _credentials(oauth: OAuthSettings) -> ClientCredentials:
         client_secret=oauth.client_secret.get_secret_value(),
         scope=oauth.scope,
         audience=oauth.audience,
+        auth=oauth.auth,
     )

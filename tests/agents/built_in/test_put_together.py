@@ -559,7 +559,9 @@ async def test_a_router_without_allowed_tools_names_who_can_change_that(
     read: Read, database: Database, plain: Callable[..., None]
 ) -> None:
     plain(calculator=["multiply"])
-    async with openai_server(calculating) as server:
-        async with built_in.opened(read(OPENAI_BASE_URL=server.base_url), database) as agents:
-            answered, _ = await said(agents, "tools", "what is 6 times 7?")
+    async with (
+        openai_server(calculating) as server,
+        built_in.opened(read(OPENAI_BASE_URL=server.base_url), database) as agents,
+    ):
+        answered, _ = await said(agents, "tools", "what is 6 times 7?")
     assert answered == "I can't do anything: no tool is allowed. My operator lists them in allowedTools."

@@ -252,7 +252,7 @@ RUN: dict[str, Any] = {"command": "x"}
         {"servers": {"a": HTTP | {"disabled": False}}, "inputs": []},
         {"mcp": {"servers": {"a": HTTP}}},
         {"mcp.servers": {"a": HTTP}, "editor.fontSize": 12},
-        {"mcpServers": {"b": RUN | {"enabled": False}, "c": {"type": "sse", "url": "http://c", "disabled": True}, "a": HTTP}},
+        {"mcpServers": {"b": RUN | {"enabled": False}, "c": HTTP | {"type": "sse", "disabled": True}, "a": HTTP}},
         '\ufeff{"mcpServers": {"a": {"url": "http://a/mcp"}}}',
         '{ // the servers\n"mcpServers": {"a": {/* "url": 1 */ "url": "http://a/mcp",},},\n}',
     ],
