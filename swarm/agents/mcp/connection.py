@@ -323,9 +323,12 @@ class McpConnection:
         mark = digest(listed)
         if self._refused.get(tool) != mark:
             self._refused[tool] = mark
-            ids = {"action": "mcp_tool_refused", "server": self.server.name, "tool": tool}
             _log.warning(
-                "A tool of an MCP server is not offered, because its server describes it oddly.", why=why, **ids
+                "A tool is not offered, because its server describes it oddly.",
+                action="mcp_tool_refused",
+                server=self.server.name,
+                tool=tool,
+                why=why,
             )
 
 
