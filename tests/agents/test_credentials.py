@@ -50,7 +50,7 @@ def basic(client_id: str, secret: str) -> str:
     return f"Basic {b64encode(f'{client_id}:{secret}'.encode()).decode()}"
 
 
-def refusal(status: int, **error: object) -> tuple[object, ...]:
+def refusal(status: int, **error: object) -> tuple[Answer, bytes]:
     return Answer(status, {"Content-Type": "application/json"}), json.dumps(error).encode()
 
 
@@ -234,10 +234,10 @@ async def test_credentials_in_the_header_are_encoded_as_a_form(server: AguiServe
     ],
 )  # fmt: skip
 async def test_the_services_own_error_is_in_the_sentence(
-    server: AguiServer, answers: list[tuple[object, ...]], said: str, count: int
+    server: AguiServer, answers: list[tuple[Answer, bytes]], said: str, count: int
 ) -> None:
     for steps in answers:
-        server.next(TOKEN, *steps)  # type: ignore[arg-type]
+        server.next(TOKEN, *steps)
     assert await run(server.url, oauth=oauth(server)) == [Broken(reason=f"its token service answered {said}")]
     assert len(server.to(TOKEN)) == count
     assert not server.to("/")

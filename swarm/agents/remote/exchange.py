@@ -109,7 +109,7 @@ class _BearerTokenSource:
         self._sender = sender
         self._elapsed_us = clock.elapsed_us
         self._token: _Token | None = None
-        self._ways = (agent.oauth.auth,) if agent.oauth and agent.oauth.auth else _WAYS
+        self._ways: tuple[str, ...] = (agent.oauth.auth,) if agent.oauth and agent.oauth.auth else _WAYS
         self._fetching = asyncio.Lock()  # other requests wait, and use the token that the first one fetched
 
     @property

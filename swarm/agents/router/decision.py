@@ -213,8 +213,8 @@ def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> RouterDecisio
     if not wanted and _is_a_question(text := (response.text or "").strip()):
         return AskBack(question=text)
     calls = list(_calls(wanted, offered))
-    first, *others = [call for call in calls if isinstance(call, AskBack)] or [None]
-    return replace(first, others=tuple(one for one in others if one)) if first else _all(calls)
+    asked = [call for call in calls if isinstance(call, AskBack)]
+    return replace(asked[0], others=tuple(asked[1:])) if asked else _all(calls)
 
 
 def _is_a_question(text: str) -> bool:

@@ -173,7 +173,7 @@ def _deep(levels: int) -> dict[str, Any]:
     return deep
 
 
-BAD_SCHEMAS = {
+BAD_SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
     "nowhere": (
         {"allOf": [{"$ref": "#/allOf/7"}]},
         "models cannot read it: Could not find $ref definition for #/allOf/7",
