@@ -49,7 +49,7 @@ _REFUSED: Final = {
 }
 """Keys of other programs without which a server would be another one."""
 
-SSE: Final = "SSE is not supported, only stdio and streamable HTTP; give its other address, or set disabled"
+_SSE: Final = "SSE is not supported, only stdio and streamable HTTP; give its other address, or set disabled"
 _REDACTOR: Final = Redactor()
 
 _log = structlog.get_logger(__name__)
@@ -304,13 +304,14 @@ class _Filled:
         """Returns the server's program or address. Raises ConfigurationError."""
         addresses = {"url": entry.url, "serverUrl": entry.server_url, "httpUrl": entry.http_url}
         given = [key for key in addresses if addresses[key] is not None]
-        self._refuse_others(entry)
+        if other := next((key for key in entry.model_extra or () if key in _REFUSED), None):
+            raise self._error(other, f"this {_REFUSED[other]}")
         if len(given) + (entry.command is not None) != 1:
             raise self._error("", "either command or url is expected")
         for key, kind in (("type", entry.type), ("transport", entry.transport)):
             if kind is not None and _TYPES.get(kind.lower()) != ("url" if given else "command"):
-                expected = f"{' or '.join(dict.fromkeys(_TYPES))} is expected, as there is a command or a url"
-                raise self._error(key, SSE if kind.lower() == "sse" else expected)
+                expected = f"{'http or streamable-http' if given else 'stdio'} is expected for this server"
+                raise self._error(key, _SSE if kind.lower() == "sse" else expected)
         if given:
             address = self._text(given[0], addresses[given[0]] or "")
             if not re.match(_ADDRESS, address):
@@ -325,11 +326,6 @@ class _Filled:
 
     def _error(self, key: str, expected: str) -> ConfigurationError:
         return ConfigurationError(f"{self._path}: {self._key}{key and '.'}{key}: {expected}")
-
-    def _refuse_others(self, entry: _Server) -> None:
-        for key in entry.model_extra or ():
-            if key in _REFUSED:
-                raise self._error(key, f"this {_REFUSED[key]}")
 
     def _folder(self, cwd: str) -> Path:
         """Returns a server's working directory. A relative path is relative to the file's folder."""

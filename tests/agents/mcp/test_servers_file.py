@@ -274,9 +274,9 @@ def test_a_file_in_utf_16_is_understood(tmp_path: Path) -> None:
     [
         ({"mcpServers": {"a": HTTP | {"type": "sse"}}}, "mcpServers.a.type: SSE is not supported"),
         ({"servers": {"a": HTTP | {"transport": "SSE"}}}, "servers.a.transport: SSE is not supported"),
-        ({"mcp": {"servers": {"a": HTTP | {"type": "ws"}}}}, "mcp.servers.a.type: stdio or local or http"),
-        ({"mcpServers": {"a": HTTP | {"type": "stdio"}}}, "mcpServers.a.type: stdio or"),
-        ({"mcpServers": {"a": RUN | {"type": "http"}}}, "mcpServers.a.type: stdio or"),
+        ({"mcp": {"servers": {"a": HTTP | {"type": "ws"}}}}, "mcp.servers.a.type: http or streamable-http is"),
+        ({"mcpServers": {"a": HTTP | {"type": "stdio"}}}, "mcpServers.a.type: http or"),
+        ({"mcpServers": {"a": RUN | {"type": "http"}}}, "mcpServers.a.type: stdio is expected"),
         ({"mcpServers": {"a": HTTP | {"httpUrl": "http://b"}}}, "mcpServers.a: either command or url"),
         ({"mcpServers": {"a": RUN | {"serverUrl": "http://b"}}}, "mcpServers.a: either command or url"),
         ({"mcpServers": {"a": {"serverUrl": "ws://SECRET"}}}, "mcpServers.a.serverUrl: "),
