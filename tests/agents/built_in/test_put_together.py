@@ -536,8 +536,8 @@ async def test_servers_and_tools_belong_to_the_agents_that_name_them(
         "sums": {"calculator_multiply"},
         "nothing": set(),
     }
-    reach = {one.name: one.reaches_host for one in settings_mapping.streaming_agents(settings)}
-    assert (reach["other"], reach["nothing"]) == (True, False)
+    policies = settings_mapping.caller_policies(settings)
+    assert (policies["other"].reaches_host, policies["nothing"].reaches_host) == (True, False)
 
 
 @pytest.mark.req("AGENT-13")
