@@ -565,3 +565,22 @@ async def test_a_router_without_allowed_tools_names_who_can_change_that(
     ):
         answered, _ = await said(agents, "tools", "what is 6 times 7?")
     assert answered == "I can't do anything: no tool is allowed. My operator lists them in allowedTools."
+
+
+@pytest.mark.req("AGENT-13")
+async def test_an_editors_file_works_as_it_is_with_its_variables(
+    read: Read, database: Database, plain: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain("multiply", calculator=["multiply"])
+    entry = orjson.loads((tmp_path / "servers_config.json").read_bytes())["mcpServers"]["calculator"]
+    entry |= {"type": "stdio", "env": {"KEY": "${env:SWARM_WIKI_KEY}"}}
+    text = "\ufeff{ // of an editor\n" + f'"servers": {{"calculator": {orjson.dumps(entry).decode()},}}}}'
+    (tmp_path / "mcp.json").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("SWARM_WIKI_KEY", "hunter2")
+    async with openai_server(calculating) as server:
+        given = {"SWARM_WIKI_KEY": "hunter2", "OPENAI_BASE_URL": server.base_url}
+        settings = read("tools: {servers_config: mcp.json}", **given)
+        async with built_in.opened(settings, database) as agents:
+            answered, events = await said(agents, "assistant", "what is 6 times 7?")
+    assert (answered, isinstance(events[-1], Finished)) == ("It is 42.", True)
+    assert [event.name for event in events if isinstance(event, ToolStarted)] == ["multiply"]
