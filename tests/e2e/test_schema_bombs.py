@@ -323,7 +323,7 @@ async def test_calls_of_tools_by_a_built_in_agent(scene: Scene) -> None:
     log = scene.stage.coordinator.output
     seen = await scene.all_answered("helper", "call", OFFERED)
     for key in OFFERED:
-        refused = re.search(rf"A tool is not offered, because of its schema.*tool={key}\b.*", log)
+        refused = re.search(rf"A tool is not offered, because its server.*tool={key}\b.*", log)
         if "is not offered" in seen[key][-1]:
             assert refused, NAMES[key]
             assert "filled in" in refused[0] or "larger than" in refused[0]
