@@ -61,11 +61,14 @@ class BuiltInAgentSet:
     agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
     hired: tuple[ManagedAgent, ...] = ()
     team: TeamTools | None = None
+    toolbox: Toolbox | None = None
 
     def connect(self, services: Services) -> None:
         """Lets the agents use the services, because the agents are built first."""
         if self.team:
             self.team.connect(services)
+        if self.toolbox:
+            services.agents.unoffered = self.toolbox.unoffered
 
 
 class LateAsk:
@@ -139,7 +142,7 @@ async def _open(
     hired = tuple(
         ManagedAgent(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
     )
-    return BuiltInAgentSet(agents=agents, hired=hired, team=team)
+    return BuiltInAgentSet(agents=agents, hired=hired, team=team, toolbox=toolbox)
 
 
 async def register(settings: Settings, database: Database) -> None:

@@ -50,7 +50,15 @@ class Toolbox:
         """Returns a router's tools, which are its current tools of the MCP servers."""
         from swarm.agents.toolbox.tool import is_given
 
-        return [tool for tool in self.servers.tools() if is_given(tool, agent, self.given)]
+        return [tool for tool in self.servers.tools() if is_given(tool.server, tool.server_name, agent, self.given)]
+
+    def unoffered(self, agent: str) -> Mapping[str, str]:
+        """Returns why tools of an agent's MCP servers are not offered, by server/tool."""
+        from swarm.agents.toolbox.tool import is_given
+
+        odd = [(server.name, tool, why) for server in self.servers.status() for tool, why in server.refused.items()]
+        is_ours = agent in self.given
+        return {f"{at}/{tool}": why for at, tool, why in odd if is_ours and is_given(at, tool, agent, self.given)}
 
     def assistant_tools(self, agent: str, allowed: Iterable[LocalTool], role: Role) -> Callable[[], Sequence[Tool]]:
         """Returns a function that lists an assistant's tools for each run."""

@@ -100,15 +100,15 @@ class ToolLimits:
         return any(fnmatchcase(name, self.pattern) for name in names)
 
 
-def is_given(tool: Tool, agent: str, servers: Mapping[str, Sequence[str] | None]) -> bool:
-    """Returns whether an agent has an MCP server's tool.
+def is_given(server: str, tool: str, agent: str, servers: Mapping[str, Sequence[str] | None]) -> bool:
+    """Returns whether an agent has a tool of an MCP server, by the tool's name there.
 
     ``servers`` has the patterns of each agent: of servers, or "server/tool". What one agent names belongs only to those
     that name it; an agent without a list (None) has what nobody names.
     """
 
     def is_among(patterns: Sequence[str]) -> bool:
-        names = (tool.server, f"{tool.server}/{tool.server_name}")
+        names = (server, f"{server}/{tool}")
         return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
     own = servers.get(agent)

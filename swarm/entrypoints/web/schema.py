@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -140,6 +141,7 @@ class AgentRow(AgentShape):
     parked_until: str | None
     reach: str
     enrolled: bool
+    unoffered: NotRequired[Mapping[str, str]]  # why tools of the agent's MCP servers are not offered, by server/tool
 
 
 class InboxMessageRow(TypedDict):

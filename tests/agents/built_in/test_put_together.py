@@ -500,6 +500,9 @@ async def test_a_tool_with_an_odd_schema_fails_no_run_and_is_named(
         with capture_logs() as logs:
             async with built_in.opened(read(OPENAI_BASE_URL=server.base_url), database) as agents:
                 answered, events = await said(agents, "assistant", "what is 6 times 7?")
+                assert agents.toolbox
+                assert agents.toolbox.unoffered("assistant").keys() == {"calculator/odd"}
+                assert not agents.toolbox.unoffered("polling")
     assert answered == "It is 42."
     assert [event.name for event in events if isinstance(event, ToolStarted)] == ["multiply"]
     (line,) = [line for line in logs if line["action"] == "mcp_tool_refused"]
