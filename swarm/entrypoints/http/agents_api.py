@@ -110,10 +110,8 @@ class _AgentRoutes:
         """List all agents, oldest first."""
         await self._identities.operator(request.scope)
         rows = [_agent_row(present) for present in await self._agents.present()]
-        for row in rows:
-            if unoffered := self._agents.unoffered(row["name"]):
-                row["unoffered"] = unoffered
-        return Answer({"agents": rows})
+        odd = {row["name"]: self._agents.unoffered(row["name"]) for row in rows}
+        return Answer({"agents": [row | ({"unoffered": found} if (found := odd[row["name"]]) else {}) for row in rows]})
 
     async def register(self, request: Request) -> Response:
         """Register an agent. Its token is not shown again. An enrolment key registers only workers."""

@@ -141,6 +141,11 @@ class AgentRow(AgentShape):
     parked_until: str | None
     reach: str
     enrolled: bool
+
+
+class ListedAgentRow(AgentRow):
+    """An agent in the list of all."""
+
     unoffered: NotRequired[Mapping[str, str]]  # why tools of the agent's MCP servers are not offered, by server/tool
 
 
@@ -223,7 +228,7 @@ class FoundFeedback(TypedDict):
 
 
 class Agents(TypedDict):
-    agents: list[AgentRow]
+    agents: list[ListedAgentRow]
 
 
 class InboxMessages(TypedDict):
