@@ -136,9 +136,9 @@ async def test_commands_print_naughty_text_as_text(doors: Doors, lea: Visitor, p
     for ended in (listed, shown, explained, agents, tray, data):
         assert (ended.code, ended.err) == (0, "")
         assert hidden_in(ended.out) == ""
+    assert "wim is not offered the tool wiki/get: " in agents.out
     for ended in (listed, shown, explained, agents):
         assert re.search(TITLE_ON_ONE_LINE, ended.out)
     assert "[bold]x[/bold]" in shown.out
-    assert "wim is not offered the tool wiki/get: " in agents.out
     assert data.out.isascii()
     assert json.loads(data.out) == await lea.get("/tray")
