@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -61,11 +61,14 @@ class BuiltInAgentSet:
     agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
     hired: tuple[ManagedAgent, ...] = ()
     team: TeamTools | None = None
+    toolbox: Toolbox | None = None
 
     def connect(self, services: Services) -> None:
         """Lets the agents use the services, because the agents are built first."""
         if self.team:
             self.team.connect(services)
+        if self.toolbox:
+            services.agents.unoffered = self.toolbox.unoffered
 
 
 class LateAsk:
@@ -139,7 +142,7 @@ async def _open(
     hired = tuple(
         ManagedAgent(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
     )
-    return BuiltInAgentSet(agents=agents, hired=hired, team=team)
+    return BuiltInAgentSet(agents=agents, hired=hired, team=team, toolbox=toolbox)
 
 
 async def register(settings: Settings, database: Database) -> None:
@@ -248,7 +251,7 @@ class _Shared:
         from swarm.agents.router.router import Router
 
         await self.renderer.check(self.prompts.current().router.decide)
-        tools = self._limited(name, self.toolbox.router_tools)
+        tools = self._limited(name, partial(self.toolbox.router_tools, name))
         return Router(
             self.models[name].model,
             memory=record.memory,
@@ -264,7 +267,7 @@ class _Shared:
         from swarm.agents.models.usage import usage_of
 
         await self.renderer.check(_system_prompt(self.prompts, chosen))
-        tools = self._limited(name, self.toolbox.assistant_tools(chosen.tools, chosen.role))
+        tools = self._limited(name, self.toolbox.assistant_tools(name, chosen.tools, chosen.role))
         return Assistant(
             self.models[name].model,
             memory=record.memory,
@@ -301,7 +304,9 @@ class _Shared:
 
     def _wordings(self, name: str) -> FindWordings:
         async def found(run_input: RunInput, tools: Sequence[Tool]) -> Wordings:
-            return await wordings(self.prompts, self.renderer, name, run_input, tools)
+            words = await wordings(self.prompts, self.renderer, name, run_input, tools)
+            none_allowed = self.prompts.current().router.refuse.none_allowed
+            return words if self.toolbox.servers.allow_any else replace(words, no_tools=none_allowed)
 
         return found
 

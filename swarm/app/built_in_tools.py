@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from swarm.store.bridge.database import Database
 from swarm.telemetry import log
 
 if TYPE_CHECKING:
+    from swarm.agents.mcp.server import McpServer
     from swarm.agents.mcp.servers import McpServers
     from swarm.agents.toolbox.people import AskPeople
     from swarm.agents.toolbox.tool import Tool
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _AGENTCORE = frozenset({LocalTool.WEB_BROWSE, LocalTool.MEMORY_STORE, LocalTool.MEMORY_RECALL, LocalTool.CODE_EXECUTE})
 _DELEGATES = frozenset({LocalTool.KIRO_DELEGATE, LocalTool.CLAUDE_DELEGATE, LocalTool.CODEX_DELEGATE})
+_MOST_NAMED = 20
 
 _log = structlog.get_logger(__name__)
 
@@ -41,17 +44,28 @@ class Toolbox:
     local: Mapping[str, Tool]  # by name: the tools that work here and that at least one agent may use
     documents: Sequence[Tool]
     team: TeamTools
+    given: Mapping[str, Sequence[str] | None]  # the MCP servers and tools that each agent names
 
-    def router_tools(self) -> Sequence[Tool]:
-        """Returns the routers' tools, which are the current tools of the MCP servers."""
-        return self.servers.tools()
+    def router_tools(self, agent: str) -> Sequence[Tool]:
+        """Returns a router's tools, which are its current tools of the MCP servers."""
+        from swarm.agents.toolbox.tool import is_given
 
-    def assistant_tools(self, allowed: Iterable[LocalTool], role: Role) -> Callable[[], Sequence[Tool]]:
+        return [tool for tool in self.servers.tools() if is_given(tool.server, tool.server_name, agent, self.given)]
+
+    def unoffered(self, agent: str) -> Mapping[str, str]:
+        """Returns why tools of an agent's MCP servers are not offered, by server/tool."""
+        from swarm.agents.toolbox.tool import is_given
+
+        odd = [(server.name, tool, why) for server in self.servers.status() for tool, why in server.refused.items()]
+        is_ours = agent in self.given
+        return {f"{at}/{tool}": why for at, tool, why in odd if is_ours and is_given(at, tool, agent, self.given)}
+
+    def assistant_tools(self, agent: str, allowed: Iterable[LocalTool], role: Role) -> Callable[[], Sequence[Tool]]:
         """Returns a function that lists an assistant's tools for each run."""
         own = [*self.documents, *(self.local[name] for name in allowed if name in self.local)]
         if LocalTool.SWARM in allowed:
             own += self.team.of(role)
-        return lambda: [*own, *self.servers.tools()]
+        return lambda: [*own, *self.router_tools(agent)]
 
 
 async def open_toolbox(
@@ -69,7 +83,8 @@ async def open_toolbox(
     if LocalTool.SWARM in wanted:
         reserved += [tool.name for tool in team.of(Role.LEAD)]
     servers = await _servers(settings, reserved, closings, ask)
-    return Toolbox(servers=servers, local=local, documents=documents, team=team)
+    given = {name: chosen.servers for name, chosen in settings.agents.builtin.items()}
+    return Toolbox(servers=servers, local=local, documents=documents, team=team, given=given)
 
 
 def _router_names() -> Iterable[str]:
@@ -86,9 +101,9 @@ async def _servers(
     from swarm.agents.mcp.servers import McpServers
 
     path = settings.tools.servers_config
-    if path == SERVERS_CONFIG and not path.is_file():
-        return McpServers(())
-    described = read(path, read_variables())
+    is_absent = path == SERVERS_CONFIG and not path.is_file()
+    described = () if is_absent else read(path, read_variables())
+    _refuse_unknown(settings, described)
     secrets = [secret for server in described for secret in server.secrets]
     log.hide(secrets)
     text_secrets.hide(secrets)
@@ -96,6 +111,21 @@ async def _servers(
     closings.add("MCP servers", servers.aclose)
     await servers.start()
     return servers
+
+
+def _refuse_unknown(settings: Settings, described: Sequence[McpServer]) -> None:
+    """Raises ConfigurationError if an agent names a server or a tool that is not there, or is not allowed."""
+    known = [
+        name for server in described for name in (server.name, *(f"{server.name}/{one}" for one in server.allowed))
+    ]
+    for agent, chosen in settings.agents.builtin.items():
+        for pattern in chosen.servers or ():
+            if not any(fnmatchcase(name, pattern) for name in known):
+                raise ConfigurationError(
+                    f"agents.builtin.{agent}.servers: {settings.tools.servers_config} has no enabled server and allows "
+                    f"no tool {pattern}.",
+                    hint=f"There are: {', '.join(known[:_MOST_NAMED]) or 'none'}.",
+                )
 
 
 async def _documents(settings: Settings, database: Database, closings: ShutdownStack) -> Sequence[Tool]:

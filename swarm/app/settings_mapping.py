@@ -133,7 +133,7 @@ def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
     """Whether an agent has any tools. Every tool either accesses the host or its documents, or belongs to an MCP
     server."""
     path = settings.tools.servers_config
-    has_servers = path != SERVERS_CONFIG or path.is_file()
+    has_servers = chosen.servers != [] and (path != SERVERS_CONFIG or path.is_file())
     is_assistant = chosen.kind is Kind.ASSISTANT
     return has_servers or (is_assistant and bool(chosen.tools or settings.documents.folder))
 
@@ -385,4 +385,5 @@ def _credentials(oauth: OAuthSettings) -> ClientCredentials:
         client_secret=oauth.client_secret.get_secret_value(),
         scope=oauth.scope,
         audience=oauth.audience,
+        auth=oauth.auth,
     )

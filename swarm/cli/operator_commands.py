@@ -150,11 +150,15 @@ def _add_agent(
 def _list_agents() -> None:
     """Show all agents and whether they are online."""
     table = Table("name", "role", "reached by", "status", "description", "id")
-    for agent in operate("GET", "/agents")["agents"]:
+    found = operate("GET", "/agents")["agents"]
+    for agent in found:
         description = line_for_terminal(agent["description"])
         status = agent["status"] + (f", limit reached until {until}" if (until := agent.get("parked_until")) else "")
         table.add_row(agent["name"], agent["role"], agent["reach"], status, description, agent["id"])
     _out.print_rows(table, "No agent is registered.", below={"id": "description"})
+    for agent in found:
+        for tool, why in agent.get("unoffered", {}).items():
+            _out.print(line_for_terminal(f"{agent['name']} is not offered the tool {tool}: {why}"), soft_wrap=True)
 
 
 @agents.command(name="rotate")

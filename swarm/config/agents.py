@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import TypeVar
+from typing import Literal, TypeVar
 from uuid import UUID
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -45,6 +45,11 @@ class OAuthSettings(Section):
     client_secret: SecretStr
     scope: str | None = None
     audience: str | None = None
+    auth: Literal["basic", "body"] | None = Field(
+        None,
+        description="where the credentials are sent: basic (the header Authorization) or body; by default basic, and "
+        "body if that is refused",
+    )
 
 
 class RemoteAgentSettings(Section):

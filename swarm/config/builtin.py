@@ -126,6 +126,11 @@ class BuiltinAgentSettings(Section):
     tools: list[LocalTool] = Field(
         default_factory=list, description="tools in addition to documents and MCP servers; for assistants only"
     )
+    servers: list[str] | None = Field(
+        None,
+        description="MCP servers and tools that the agent has: names of servers, or server/tool, with * for anything; "
+        "what is named here belongs only to agents that name it; by default all that no agent names; []: none",
+    )
     approve: list[str] | None = Field(
         None,
         description="tools that a person must approve before each call: names with * for anything, or git push; by "
@@ -170,7 +175,7 @@ class BuiltinAgentSettings(Section):
             raise ValueError(f"{error.message} Expected: operator, leads, workers, or agents' names") from error
         return callers
 
-    @field_validator("approve")
+    @field_validator("approve", "servers")
     @classmethod
     def _are_patterns(cls, patterns: list[str] | None) -> list[str] | None:
         if any(not pattern.strip() for pattern in patterns or ()):

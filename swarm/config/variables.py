@@ -117,6 +117,9 @@ _OF_TESTS: Final = "SWARM_TEST_"
 KNOWN: Final = READ_ELSEWHERE | VARIABLES.keys() | caipe_variables.READ | caipe_variables.WITHOUT_COUNTERPART.keys()
 
 PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NAMED: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)")
+"""Also the placeholders of other programs, in a file of MCP servers."""
+
 _OF_KUBERNETES: Final = re.compile(
     r"SWARM(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
 )
@@ -130,7 +133,7 @@ def report_unread(sources: Mapping[str, Mapping[str, str]], settings: Settings, 
     ``sources`` has the variables that are set, by source. ``texts`` are the contents of the files with ``${NAME}``
     placeholders.
     """
-    read = {*_passed_on(settings), *(name for text in texts for name in PLACEHOLDER.findall(text))}
+    read = {*_passed_on(settings), *(name for text in texts for name in _NAMED.findall(text))}
     found = [
         f"{name} ({where}) is never read: {_advice(name)}"
         for where, variables in sources.items()

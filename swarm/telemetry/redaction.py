@@ -37,9 +37,18 @@ _BY_LOOK: Final = (
     # anyone who knows such an address may post
     re.compile(r"(hooks\.slack\.com/(?:services|actions|commands|workflows)/)[^\s'\"\\]+"),
     # name=value; "name": "value" and ('name', b'value'); and two headers in their wire format
-    re.compile(r"((?<![\w-])[\w-]{0,200}" + _WORDS + r"s?\s*=\s*\\?[\"']?)" + _VALUE, re.IGNORECASE),
-    re.compile(r"((?<![\w-])[\w-]{0,200}" + _WORDS + r"s?\\?[\"']\s*[:,]\s*b?\\?[\"'])" + _VALUE, re.IGNORECASE),
-    re.compile(r"(\b(?:authorization|cookie|x-swarm-lease):\s*)" + _VALUE, re.IGNORECASE),
+    # but not the next name, if there is no value
+    re.compile(
+        r"((?<![\w-])[\w-]{0,200}" + _WORDS + r"s?\s*=(?!\s+[\w.-]{1,200}=[^=\s])\s*\\?[\"']?)" + _VALUE, re.IGNORECASE
+    ),
+    re.compile(
+        r"((?<![\w-])[\w-]{0,200}"
+        + _WORDS
+        + r"s?\\?[\"']\s*(?::|,(?!\s*\\?[\"'][^\"'\\]{0,200}\\?[\"']\s*:))\s*b?\\?[\"'])"
+        + _VALUE,
+        re.IGNORECASE,
+    ),
+    re.compile(r"(\b(?:authorization|cookie|x-swarm-lease):(?!\s+[\w-]{1,200}:\s)\s*)" + _VALUE, re.IGNORECASE),
 )
 
 _REPEATED: Final = (

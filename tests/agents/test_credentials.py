@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -44,6 +46,14 @@ def grants(server: AguiServer, *tokens: str, expires_in: object = 3600) -> None:
         server.next(TOKEN, answer_json({"access_token": token, "token_type": "Bearer", "expires_in": expires_in}))
 
 
+def basic(client_id: str, secret: str) -> str:
+    return f"Basic {b64encode(f'{client_id}:{secret}'.encode()).decode()}"
+
+
+def refusal(status: int, **error: object) -> tuple[Answer, bytes]:
+    return Answer(status, {"Content-Type": "application/json"}), json.dumps(error).encode()
+
+
 def shown(server: AguiServer) -> list[str | None]:
     """The tokens that the agent saw."""
     return [request.headers.get("authorization") for request in server.to("/")]
@@ -56,11 +66,10 @@ async def test_client_credentials_are_exchanged_for_a_token(server: AguiServer) 
     (asked,) = server.to(TOKEN)
     assert dict(parse_qsl(asked.body.decode())) == {
         "grant_type": "client_credentials",
-        "client_id": "swarm",
-        "client_secret": SECRET,
         "scope": "a b",
         "audience": "agents",
     }
+    assert asked.headers["authorization"] == basic("swarm", SECRET)
     assert asked.headers["content-type"] == "application/x-www-form-urlencoded"
     assert shown(server) == ["Bearer one"]
 
@@ -76,9 +85,16 @@ async def test_a_token_serves_until_60_s_before_its_end(server: AguiServer) -> N
     assert shown(server) == ["Bearer one", "Bearer one", "Bearer two"]
 
 
-@pytest.mark.parametrize(("expires_in", "count"), [(60, 3), (-5, 3), (None, 1), (1e300, 1)])
+@pytest.mark.parametrize(
+    ("expires_in", "count"),
+    [
+        *[(60, 3), (-5, 3), (0, 3), (None, 1), (1e300, 1), ("3600", 1), (3599.5, 1), ("60", 3), ("soon", 1), ("", 1)],
+        *[({}, 1), ([3600], 1), (True, 1), ("NaN", 1), ("Infinity", 1), ("-Infinity", 3), (int("9" * 400), 1)],
+        *[("null", 1), ("2026-11-27T22:00:00Z", 1)],
+    ],
+)
 async def test_odd_lifetimes_of_tokens(expires_in: object, count: int, server: AguiServer) -> None:
-    said_so = {} if expires_in is None else {"expires_in": expires_in}
+    said_so = {} if expires_in is None else {"expires_in": None if expires_in == "null" else expires_in}
     server.on(TOKEN, answer_json({"access_token": "one", **said_so}))
     server.on("/", *answering("hi"))
     async with reached(server.url, oauth=oauth(server)) as agent:
@@ -147,13 +163,11 @@ async def test_a_run_that_has_begun_to_answer_is_never_repeated(server: AguiServ
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param((Answer(401, {}, b'{"error": "invalid_client"}'),), id="refuses"),
         pytest.param((Answer(500, {}, b""),), id="is broken"),
         pytest.param((Answer(302, {"Location": "/"}, b""),), id="leads elsewhere"),
         pytest.param((answer_json({"token": "one"}),), id="gives none"),
         pytest.param((answer_json({"access_token": "one\r\nX-Evil: yes"}),), id="gives one that is a header"),
         pytest.param((answer_json({"access_token": ""}),), id="gives an empty one"),
-        pytest.param((answer_json({"access_token": "one", "expires_in": "soon"}),), id="says nonsense"),
         pytest.param((Answer(200, {}, b"<html>"),), id="shows a page"),
         pytest.param((Answer(200, {}), Flood(b"x" * 65536, 3200)), id="never ends"),
         pytest.param((Answer(0), DROP), id="hangs up"),
@@ -163,6 +177,69 @@ async def test_a_token_service_that_gives_no_token(steps: Any, server: AguiServe
     server.on(TOKEN, *steps)
     server.on("/", *answering("hi"))
     assert await run(server.url, oauth=oauth(server)) == [Broken(reason=NO_TOKEN)]
+    assert not server.to("/")
+
+
+@pytest.mark.parametrize("other", ["body", "basic"])
+async def test_a_service_that_takes_credentials_in_one_place_only_gets_them_there(
+    server: AguiServer, other: str
+) -> None:
+    if other == "body":
+        server.next(TOKEN, *refusal(401, error="invalid_client", error_description="Client secret not provided"))
+    grants(server, "one", "two", expires_in=1)
+    server.on("/", *answering("hi"))
+    async with reached(server.url, oauth=oauth(server)) as agent:
+        for _ in range(2):
+            assert (await _read(agent))[-1] == Finished()
+    *_, first, second = server.to(TOKEN)
+    for asked in (first, second):
+        in_body = dict(parse_qsl(asked.body.decode()))
+        assert ("authorization" in asked.headers) is (other == "basic")
+        assert (in_body.get("client_secret") == SECRET) is (other == "body")
+    assert len(server.to(TOKEN)) == (3 if other == "body" else 2), "what works is the first from then on"
+
+
+@pytest.mark.parametrize("auth", ["basic", "body"])
+async def test_credentials_are_sent_only_where_the_settings_say(server: AguiServer, auth: str) -> None:
+    server.on(TOKEN, *refusal(401, error="invalid_client"))
+    reason = "its token service answered invalid_client"
+    assert await run(server.url, oauth=oauth(server, auth=auth)) == [Broken(reason=reason)]
+    (asked,) = server.to(TOKEN)
+    assert ("authorization" in asked.headers) is (auth == "basic")
+
+
+async def test_credentials_in_the_header_are_encoded_as_a_form(server: AguiServer) -> None:
+    grants(server, "one")
+    server.on("/", *answering("hi"))
+    credentials = ClientCredentials(token_url=server.url + TOKEN, client_id="a:b c", client_secret="ü%+/é")
+    await run(server.url, oauth=credentials)
+    assert server.to(TOKEN)[0].headers["authorization"] == basic("a%3Ab+c", "%C3%BC%25%2B%2F%C3%A9")
+
+
+@pytest.mark.parametrize(
+    ("answers", "said", "count"),
+    [
+        ([refusal(401, error="invalid_client")] * 2, "invalid_client", 2),
+        (
+            [refusal(401, error="invalid_client", error_description="Bad"), refusal(400, error="invalid_request")],
+            "invalid_client: Bad; invalid_request",
+            2,
+        ),
+        ([refusal(400, error="invalid_scope", error_description="None: a")], "invalid_scope: None: a", 1),
+        ([refusal(200, error="incorrect_client_credentials")], "incorrect_client_credentials", 1),
+        ([(Answer(401, {}), b"<html>")] * 2, "HTTP 401", 2),
+        ([refusal(403, error={"code": 7})] * 2, "HTTP 403", 2),
+        ([refusal(400, error="invalid_target", error_description=f"<!here> {SECRET}\n")], "invalid_target: !here …", 1),
+        ([refusal(400, error="x" * 500)], "x" * 200, 1),
+    ],
+)  # fmt: skip
+async def test_the_services_own_error_is_in_the_sentence(
+    server: AguiServer, answers: list[tuple[Answer, bytes]], said: str, count: int
+) -> None:
+    for steps in answers:
+        server.next(TOKEN, *steps)
+    assert await run(server.url, oauth=oauth(server)) == [Broken(reason=f"its token service answered {said}")]
+    assert len(server.to(TOKEN)) == count
     assert not server.to("/")
 
 

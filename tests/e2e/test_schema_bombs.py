@@ -329,7 +329,7 @@ async def test_questions_of_a_remote_agent(scene: Scene) -> None:
 
 async def test_calls_of_tools_by_a_built_in_agent(scene: Scene) -> None:
     seen = await scene.all_answered("helper", "call", OFFERED)
-    lines = [json.loads(line) for line in scene.stage.coordinator.output.splitlines() if '"mcp_schema"' in line]
+    lines = [json.loads(line) for line in scene.stage.coordinator.output.splitlines() if '"mcp_tool_refused"' in line]
     why = {line["tool"]: line["why"] for line in lines}
     assert len(why) == len(lines)
     for key in OFFERED:

@@ -192,9 +192,14 @@ def test_an_mcp_slack_bot_keeps_its_servers_file(folder: Path, imports: Run) -> 
         "mcpServers": {
             "calculator": {"command": "uvx", "args": ["mcp-calculator"], "allowedTools": ["add"]},
             "tickets": {"url": "https://t.example/mcp", "headers": {"Authorization": "Bearer ${TICKETS_TOKEN}"}},
-            "search": {"command": "npx", "env": {"BRAVE_API_KEY": "BSAabcdef0123456789abcdef"}, "type": "stdio"},
+            "search": {
+                "command": "npx",
+                "env": {"BRAVE_API_KEY": "BSAabcdef0123456789abcdef"},
+                "type": "stdio",
+                "autoApprove": [],
+            },
             "old": {"command": "x", "disabled": True},
-            "events": {"url": "https://e.example/sse", "type": "sse"},
+            "events": {"url": "https://e.example/sse", "type": "sse", "enabled": False},
         },
         "allowedTools": {"evnets": ["add"]},
     }
@@ -213,8 +218,8 @@ def test_an_mcp_slack_bot_keeps_its_servers_file(folder: Path, imports: Run) -> 
         "mcpServers → tools.servers_config",
         "mcpServers.search → tools.servers_config (no tool may be used until allowedTools lists it; `swarm up` logs "
         "the names of the tools)",
-        "mcpServers.search.type: not taken over: swarm reads no such key",
-        "mcpServers.events.type: not taken over: SSE is not supported, only stdio and streamable HTTP",
+        "mcpServers.search.autoApprove: not taken over: swarm reads no such key",
+        "mcpServers.events: not taken over: it is disabled",
         "allowedTools.evnets: not taken over: there is no such server",
         "mcpServers.search.env.BRAVE_API_KEY → tools.servers_config (it is a secret in plain text; write "
         "${BRAVE_API_KEY} and set the variable)",

@@ -111,6 +111,26 @@ def test_the_log_knows_the_same_secrets(name: str) -> None:
     assert secret not in redactor.line(repr(text))
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('{"missing": "client_secret", "auth": "basic"}', None),
+        ("{'grant': 'access_token', 'auth method': 'basic'}", None),
+        ('{\\"kind\\": \\"token\\", \\"scope\\": \\"all\\"}', None),
+        ('["token","realm": "x"]', None),
+        ("token= auth=basic", None),
+        ("Authorization: Accept: none", None),
+        ('("token", "hunter22", "auth")', '("token", "…", "auth")'),
+        ('{"token": "hunter22", "auth": "basic"}', '{"token": "…", "auth": "basic"}'),
+        ("token= aHVudGVyMjI=", "token= …"),
+        ("token=hunter22 auth=basic", "token=… auth=basic"),
+        ("Authorization: hunter22", "Authorization: …"),
+    ],
+)
+def test_the_log_hides_values_and_never_the_next_name(line: str, shown: str | None) -> None:
+    assert Redactor().line(line) == (line if shown is None else shown)
+
+
 def test_what_is_no_secret_stays_as_it_is() -> None:
     assert without_secrets(ORDINARY) == ORDINARY
     assert in_pieces(ORDINARY, 3) == ORDINARY

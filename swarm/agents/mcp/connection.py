@@ -12,15 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from hashlib import sha256
 from importlib.metadata import version
 from typing import Any, Final
 
 import anyio
 import mcp_types as types
-import orjson
 import structlog
 from mcp import Client, MCPError
 from mcp.client.session import ClientSession
@@ -29,12 +27,11 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.mcp.calls import McpServerUnusable, busy, call, leaves, reason, unavailable
 from swarm.agents.mcp.elicitation import ServerQuestions, form_only
+from swarm.agents.mcp.listed import digest, sound, why_unusable
 from swarm.agents.mcp.server import McpServer, Program, ServerStatus, Timeouts
 from swarm.agents.mcp.transports import Refusals, over_http, over_stdio
 from swarm.agents.toolbox.people import AskPeople
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.patterns import TooCostly, WorkLimit
-from swarm.domain.schema_checks import fill_in
 from swarm.processes.background import checked_in_turn
 
 _SETTLE_SECONDS: Final = 0.1
@@ -49,20 +46,28 @@ _MODES: Final = ("auto", "legacy")  # servers that support only "legacy" should 
 _MOST_PAGES: Final = 100
 """A list with more pages counts as endless."""
 
-_MOST_SCHEMA_BYTES: Final = 64 * 1024
-_MOST_SCHEMA_VALUES: Final = 10_000
-"""Of one tool, with its references filled in: the models' library reads it for each request, on the event loop."""
-
 _log = structlog.get_logger(__name__)
 
 
 class _Client(Client):
-    """A client that does not offer to open links, which the library offers together with forms."""
+    """A client that does not offer to open links, which the library offers together with forms, and that drops odd
+    tools from a list, with which the library would refuse the list.
+    """
+
+    refuse: Callable[[str, str, object], None]
 
     async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
         session = await super()._build_session(exit_stack)
-        build = session._build_capabilities
+        build, send = session._build_capabilities, session._dispatcher.send_raw_request
         session._build_capabilities = lambda version: form_only(build(version))  # type: ignore[method-assign]
+
+        async def send_and_judge(method: str, *given: Any) -> dict[str, Any]:
+            answer = await send(method, *given)
+            if method != "tools/list":
+                return answer
+            return await checked_in_turn(sound, answer, session.protocol_version, self.refuse)
+
+        session._dispatcher.send_raw_request = send_and_judge  # type: ignore[method-assign, assignment]
         return session
 
 
@@ -81,7 +86,9 @@ class McpConnection:
         self._questions = ServerQuestions(server, ask)  # of the current or the last connection
         self._detail = _NOT_TRIED
         self._logged: object = None  # the status of the tools that was last logged
-        self._refused: dict[str, bytes] = {}  # by the tool's name: its schema, as far as the log has it
+        self._good: dict[str, bytes] = {}  # by the tool's name: a digest of the schema that was found usable
+        self._refused: dict[str, bytes] = {}  # by the tool's name: a digest of what the log has refused
+        self._odd: dict[str, str] = {}  # why tools of the last list are not offered, by name
         self._mode = 0  # index in `_MODES` of the last mode that worked, or of the next one to try
         self._scope: anyio.CancelScope | None = None  # covers everything that the client opens
         self._closing = asyncio.Event()
@@ -109,7 +116,12 @@ class McpConnection:
         others = tuple(name for name in self.tools if name not in self.server.allowed)
         is_up = self._client is not None
         return ServerStatus(
-            name=self.server.name, is_up=is_up, detail="" if is_up else self._detail, allowed=allowed, others=others
+            name=self.server.name,
+            is_up=is_up,
+            detail="" if is_up else self._detail,
+            allowed=allowed,
+            others=others,
+            refused=dict(self._odd) if is_up else {},
         )
 
     async def call(self, tool: str, arguments: Mapping[str, Any], *, offered: str = "") -> ToolAnswer:
@@ -188,7 +200,7 @@ class McpConnection:
         """Returns a client to open. If one mode fails, the next client tries the other mode."""
         reached = self.server.reached
         mode, self._mode = _MODES[self._mode], (self._mode + 1) % len(_MODES)
-        return _Client(
+        client = _Client(
             over_stdio(self.server, reached, self._timeouts, self._wake.set)
             if isinstance(reached, Program)
             else over_http(reached, refusals),
@@ -199,6 +211,8 @@ class McpConnection:
             cache=None,
             elicitation_callback=questions.hear if questions.ask else None,
         )
+        client.refuse = self._refuse
+        return client
 
     async def _stay(self, client: Client) -> None:
         """Maintains a connection until it is closed. Raises the library's error if the connection breaks."""
@@ -253,8 +267,12 @@ class McpConnection:
     def _note_tools(self, tools: Mapping[str, types.Tool]) -> None:
         self.tools = tools
         status = self.status()
-        missing = [] if self.server.shares_list else [name for name in self.server.allowed if name not in tools]
-        if self._logged == (now := (status.allowed, status.others)):
+        missing = (
+            []
+            if self.server.shares_list
+            else [name for name in self.server.allowed if name not in {*tools, *self._odd}]
+        )
+        if self._logged == (now := (status.allowed, status.others, *status.refused)):
             return
         self._logged = now
         _log.log(
@@ -264,48 +282,54 @@ class McpConnection:
             server=self.server.name,
             allowed=list(status.allowed),
             not_allowed=list(status.others),
+            **({"refused": list(status.refused)} if status.refused else {}),
             **({"allowed_but_missing": missing} if missing else {}),
         )
 
     async def _read_tools(self, client: Client) -> dict[str, types.Tool]:
-        """Reads all tools of the server by name, except those whose schema takes long to read. If two have the same
-        name, the first is used.
+        """Reads all tools of the server by name, except the odd ones. If two have the same name, the first is used.
 
         Raises MCPError, ValidationError or McpServerUnusable.
         """
         tools: dict[str, types.Tool] = {}
         cursor: str | None = None
+        self._odd = {}
         for _ in range(_MOST_PAGES):
             page = await _page(client, cursor)
             for tool in page.tools:
-                if tool.name not in self.server.allowed or await checked_in_turn(self._is_usable, tool):
-                    tools.setdefault(tool.name, tool)
+                if tool.name in tools:
+                    self._refuse(tool.name, "a second tool has this name; the first one counts", tool)
+                elif tool.name not in self.server.allowed or await checked_in_turn(self._is_usable, tool):
+                    tools[tool.name] = tool
             if page.next_cursor is None:
                 return tools
             cursor = page.next_cursor
         raise McpServerUnusable("its list of tools is endless")
 
     def _is_usable(self, tool: types.Tool) -> bool:
-        """Whether models can be given a tool. Logs once why not."""
-        why, schema = _why_unusable(tool.input_schema)
-        if why and self._refused.get(tool.name) != schema:
-            self._refused[tool.name] = schema
-            ids = {"action": "mcp_schema", "server": self.server.name, "tool": tool.name}
-            _log.warning("A tool is not offered, because of its schema.", why=why, **ids)
-        return not why
+        """Whether models can be given a tool. Its schema is judged once."""
+        mark = digest(tool.input_schema)
+        if self._good.get(tool.name) == mark:
+            return True
+        if why := why_unusable(tool.input_schema):
+            self._refuse(tool.name, why, tool.input_schema)
+            return False
+        self._good[tool.name] = mark
+        return True
 
-
-def _why_unusable(schema: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Returns why models cannot be given a schema; empty if they can. With a digest of it."""
-    try:
-        dumped = orjson.dumps(schema)
-        digest = sha256(dumped).digest()
-        fill_in(schema, WorkLimit(_MOST_SCHEMA_VALUES))
-    except orjson.JSONEncodeError:
-        return "it is nested too deeply", b""
-    except TooCostly:
-        return f"it has more than {_MOST_SCHEMA_VALUES:,} values with its references filled in", digest
-    return "" if len(dumped) <= _MOST_SCHEMA_BYTES else f"it is larger than {_MOST_SCHEMA_BYTES // 1024} KiB", digest
+    def _refuse(self, tool: str, why: str, listed: object) -> None:
+        """Notes why a tool is not offered. Logs it once."""
+        self._odd[tool] = why
+        mark = digest(listed)
+        if self._refused.get(tool) != mark:
+            self._refused[tool] = mark
+            _log.warning(
+                "A tool is not offered, because its server describes it oddly.",
+                action="mcp_tool_refused",
+                server=self.server.name,
+                tool=tool,
+                why=why,
+            )
 
 
 async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:

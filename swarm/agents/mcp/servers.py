@@ -100,6 +100,11 @@ class McpServers:
         """
         return tuple(tool for connection in self._connections for tool in self._tools(connection))
 
+    @property
+    def allow_any(self) -> bool:
+        """Whether a tool is allowed at all, available or not."""
+        return any(server.allowed for server in self._servers)
+
     def status(self) -> Sequence[ServerStatus]:
         """Returns the status of each server, in the order of the configuration."""
         return tuple(connection.status() for connection in self._connections)

@@ -46,7 +46,13 @@ _LAST_WORDS_SECONDS: Final = 0.2
 
 _CHUNK_BYTES: Final = 64 * 1024
 _EVENT_END: Final = re.compile(rb"(?>\r\n|\r|\n){2}")
-_INHERITED: Final = ("PATH", "HOME")
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+INHERITED: Final = (
+    *("PATH", "HOME", *_PROXIES, *map(str.lower, _PROXIES)),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+)
+"""The variables that a program gets, in addition to its own ``env``: how to find programs and to reach the network."""
+
 _LOGGED_LINE_BYTES: Final = 1_000
 _LOGGED_LINES_PER_MINUTE: Final = 120
 
@@ -86,7 +92,7 @@ async def over_stdio(
 
 
 async def _started(program: Program, timeouts: Timeouts) -> Child:
-    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     try:
         return await Child.start(
             [program.command, *program.args],

@@ -8,12 +8,15 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, cast
-from urllib.parse import urlencode
+from typing import Annotated, Any, Final, cast
+from urllib.parse import quote_plus, urlencode
 
 import httpx2
 import structlog
@@ -38,6 +41,7 @@ from swarm.agents.http import (
 )
 from swarm.clock import SECOND, MeasuredClock, SystemClock
 from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
+from swarm.telemetry.redaction import HIDDEN, Redactor
 
 _RENEW_SECONDS: Final = 60
 """A token is not used after this long before its expiry."""
@@ -62,17 +66,39 @@ _EVENTS_AT_A_STRETCH: Final = 50
 """After this many events, other tasks of the process may run, even if more events are waiting."""
 
 
+_WAYS: Final = ("basic", "body")
+_REFUSED: Final = frozenset({400, 401, 403})
+_PERHAPS_THE_WAY: Final = frozenset({"", "invalid_client", "invalid_request", "unauthorized_client"})
+"""Errors of a service that may expect the credentials in the other place."""
+
+_ERROR_CHARACTERS: Final = 200
+
+
 class _Grant(BaseModel):
     """The required fields of a token response (RFC 6749, section 5.1)."""
 
     access_token: Annotated[str, Field(pattern=r"^[\x21-\x7e]+$", repr=False)]
-    expires_in: float = _UNSAID_SECONDS
+    expires_in: Any = Field(None, repr=False)
+
+    @property
+    def seconds(self) -> float:
+        """How long the token may be used. A lifetime that is no number counts as not reported."""
+        try:
+            lifetime = math.nan if isinstance(self.expires_in, bool) else float(self.expires_in)
+        except (TypeError, ValueError, OverflowError):
+            lifetime = math.nan
+        lifetime = _UNSAID_SECONDS if math.isnan(lifetime) else lifetime
+        return min(max(lifetime - _RENEW_SECONDS, 0), 365 * 86_400)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Token:
     value: str = field(repr=False)
     good_until_us: int  # by the monotonic clock
+
+
+class _TokenRefused(GaveUp):
+    """A refusal by the token service, with its own error."""
 
 
 class _BearerTokenSource:
@@ -83,6 +109,7 @@ class _BearerTokenSource:
         self._sender = sender
         self._elapsed_us = clock.elapsed_us
         self._token: _Token | None = None
+        self._ways: tuple[str, ...] = (agent.oauth.auth,) if agent.oauth and agent.oauth.auth else _WAYS
         self._fetching = asyncio.Lock()  # other requests wait, and use the token that the first one fetched
 
     @property
@@ -109,36 +136,66 @@ class _BearerTokenSource:
     async def _fetch(self, oauth: ClientCredentials) -> _Token:
         asked_at_us = self._elapsed_us()
         try:
-            grant = _Grant.model_validate_json(await self._ask(oauth))
+            grant = _Grant.model_validate_json(await self._granted(oauth))
         except ValidationError:  # the error's text is omitted because it would repeat the token
             raise self._no_token("its token service sent an invalid response") from None
+        except _TokenRefused as error:
+            raise self._no_token(error.reason, error.reason) from error
         except (GaveUp, TimeoutError) as error:
             raise self._no_token(str(error)) from error
-        seconds = min(max(grant.expires_in - _RENEW_SECONDS, 0), 365 * 86_400)
-        return _Token(value=grant.access_token, good_until_us=asked_at_us + int(seconds * SECOND))
+        return _Token(value=grant.access_token, good_until_us=asked_at_us + int(grant.seconds * SECOND))
 
-    def _no_token(self, why: str) -> GaveUp:
+    def _no_token(self, why: str, reason: str = NO_TOKEN) -> GaveUp:
         _log.warning("There is no access token for an agent.", action="agent_token", agent=self._agent.name, why=why)
-        return GaveUp(NO_TOKEN, may_still_run=False)
+        return GaveUp(reason, may_still_run=False)
 
-    async def _ask(self, oauth: ClientCredentials) -> bytes:
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": oauth.client_id,
-            "client_secret": oauth.client_secret,
-            "scope": oauth.scope,
-            "audience": oauth.audience,
-        }
-        call = AgentRequest(
-            method="POST",
-            url=oauth.token_url,
-            body=urlencode({name: value for name, value in form.items() if value}).encode(),
-            headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"},
-        )
-        async with asyncio.timeout(_TOKEN_SECONDS):
-            response = await self._sender.send(call, timeout_seconds=_TOKEN_SECONDS, max_bytes=_ANSWER_BYTES)
-            await insist_on_success(response, self._agent.name)
-            return await whole_body(response)
+    async def _granted(self, oauth: ClientCredentials) -> bytes:
+        """Asks in one way after the other, as services differ in where they expect the credentials (RFC 6749, section
+        2.3.1). The way that works is the first from then on.
+        """
+        errors: list[str] = []
+        for way in self._ways:
+            async with asyncio.timeout(_TOKEN_SECONDS):
+                response = await self._ask(oauth, way)
+                if response.status_code not in _REFUSED:
+                    await insist_on_success(response, self._agent.name)
+                body = await whole_body(response)
+            code, text = _error_in(body)
+            if response.is_success and not code:
+                self._ways = tuple(sorted(self._ways, key=lambda one: one != way))
+                return body
+            errors.append((text or f"HTTP {response.status_code}").replace(oauth.client_secret, HIDDEN))
+            if code not in _PERHAPS_THE_WAY:
+                break
+        raise _TokenRefused(f"its token service answered {'; '.join(dict.fromkeys(errors))}")
+
+    async def _ask(self, oauth: ClientCredentials, way: str) -> httpx2.Response:
+        form = {"grant_type": "client_credentials", "scope": oauth.scope, "audience": oauth.audience}
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        if way == "basic":
+            pair = f"{quote_plus(oauth.client_id)}:{quote_plus(oauth.client_secret)}"
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        else:
+            form |= {"client_id": oauth.client_id, "client_secret": oauth.client_secret}
+        body = urlencode({name: value for name, value in form.items() if value}).encode()
+        call = AgentRequest(method="POST", url=oauth.token_url, body=body, headers=headers)
+        return await self._sender.send(call, timeout_seconds=_TOKEN_SECONDS, max_bytes=_ANSWER_BYTES)
+
+
+def _error_in(body: bytes) -> tuple[str, str]:
+    """Returns the code of an OAuth error, and the code with the service's description, for people; empty if none."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return "", ""
+    code, described = (
+        (answer.get(key) for key in ("error", "error_description")) if isinstance(answer, dict) else ("", "")
+    )
+    if not isinstance(code, str) or not code:
+        return "", ""
+    text = f"{code}: {described}" if isinstance(described, str) and described else code
+    plain = "".join(one for one in text if one.isprintable() and one not in "<>&*`~")
+    return code, Redactor().line(plain)[:_ERROR_CHARACTERS]
 
 
 class Exchange:

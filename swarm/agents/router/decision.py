@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic_ai import ToolDefinition
@@ -160,6 +160,7 @@ class AskBack:
     tool: Tool | None = None
     missing: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    others: tuple[AskBack, ...] = ()  # what else to ask, for other calls
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,7 +213,8 @@ def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> RouterDecisio
     if not wanted and _is_a_question(text := (response.text or "").strip()):
         return AskBack(question=text)
     calls = list(_calls(wanted, offered))
-    return next((call for call in calls if isinstance(call, AskBack)), None) or _all(calls)
+    asked = [call for call in calls if isinstance(call, AskBack)]
+    return replace(asked[0], others=tuple(asked[1:])) if asked else _all(calls)
 
 
 def _is_a_question(text: str) -> bool:

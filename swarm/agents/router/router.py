@@ -118,14 +118,16 @@ def _refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
 
 
 def _question(ask: AskBack, fallback: str) -> str:
-    """Returns the model's question, or builds one from the tool's schema."""
+    """Returns the model's question, or builds one from the tools' schemas, with all that is missing or wrong."""
     if ask.question or ask.tool is None:
         return ask.question or fallback
     known = parameters(ask.tool.parameters)
     wanted = [_wanted(name, known.get(name, {})) for name in ask.missing]
-    if wanted:
-        return f"To run `{ask.tool.name}` I still need {_listed(wanted)}."
-    return f"I cannot run `{ask.tool.name}` with that ({'; '.join(ask.problems)}). What should it be?"
+    parts = [f"To run `{ask.tool.name}` I still need {_listed(wanted)}."] if wanted else []
+    if ask.problems:
+        cannot = "And this is not possible" if wanted else f"I cannot run `{ask.tool.name}` with that"
+        parts.append(f"{cannot} ({'; '.join(ask.problems)}). What should it be?")
+    return " ".join([*parts, *(_question(other, "") for other in ask.others)])
 
 
 def _outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:

@@ -27,7 +27,7 @@ BUILT_IN: Final = Path(__file__).parent / "builtin" / NAME
 _ROLES: Final = ("lead", "worker")
 _KEYS: Final = ("assistant", "router", "server_prompts", "summary", *_ROLES)
 _ROUTER_KEYS: Final = ("decide", "result", "refuse", "ask", "stopped")
-_REFUSE_KEYS: Final = ("intro", "outro", "no_tools")
+_REFUSE_KEYS: Final = ("intro", "outro", "no_tools", "none_allowed")
 _FILE_KEYS: Final = ("file",)
 _SERVERS: Final = "server_prompts"
 
@@ -72,6 +72,7 @@ class _RefusalWords:
     intro: str  # before the list of tools
     outro: str  # after the list of tools
     no_tools: str  # used instead of both if no tool is available
+    none_allowed: str  # used instead of all of them if the operator allows no tool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

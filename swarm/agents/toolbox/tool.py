@@ -102,6 +102,21 @@ class ToolLimits:
         return any(fnmatchcase(name, self.pattern) for name in names)
 
 
+def is_given(server: str, tool: str, agent: str, servers: Mapping[str, Sequence[str] | None]) -> bool:
+    """Returns whether an agent has a tool of an MCP server, by the tool's name there.
+
+    ``servers`` has the patterns of each agent: of servers, or "server/tool". What one agent names belongs only to those
+    that name it; an agent without a list (None) has what nobody names.
+    """
+
+    def is_among(patterns: Sequence[str]) -> bool:
+        names = (server, f"{server}/{tool}")
+        return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+    own = servers.get(agent)
+    return is_among(own) if own is not None else not any(is_among(named) for named in servers.values() if named)
+
+
 def limited(tool: Tool, limits: Sequence[ToolLimits]) -> Tool:
     """Returns the tool with its limits. Of several, the first that sets a limit applies."""
     changes: dict[str, Any] = {}

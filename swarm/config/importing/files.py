@@ -68,8 +68,7 @@ def from_caipe(file: Path, output: Path, variables: Mapping[str, str]) -> Import
 
 def from_servers_config(file: Path, output: Path, variables: Mapping[str, str]) -> Imported:
     """Translates an MCP Slack bot: its servers, which stay in their file, and its model."""
-    document = parsed(text_of(file), f"{file}" if file.suffix == ".json" else f"{file}.json")
-    done = servers.translate(document, file, os.path.relpath(file, output.parent), variables)
+    done = servers.translate(file, os.path.relpath(file, output.parent), variables)
     _keep_variables(done, variables, VARIABLES)
     return Imported(translation=done, source=file)
 

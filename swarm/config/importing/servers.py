@@ -12,14 +12,8 @@ from typing import Any, Final
 from swarm.agents.mcp import server
 from swarm.config.importing.translation import Translation
 from swarm.config.importing.writing import is_secret, variable_name
-from swarm.config.variables import PLACEHOLDER, VARIABLES
-from swarm.domain.errors import ConfigurationError
+from swarm.config.variables import VARIABLES
 
-_SERVER_KEYS: Final = frozenset(
-    {"command", "args", "env", "cwd", "url", "headers", "allowedTools", "timeout", "disabled"}
-)
-_FILE_KEYS: Final = frozenset({"mcpServers", "allowedTools"})
-SSE: Final = "SSE is not supported, only stdio and streamable HTTP"
 _NOT_ALLOWED: Final = "no tool may be used until allowedTools lists it; `swarm up` logs the names of the tools"
 
 _MODEL: Final[Mapping[str, tuple[str, ...]]] = {
@@ -42,25 +36,26 @@ _MODEL: Final[Mapping[str, tuple[str, ...]]] = {
 _INSTEAD: Final = {"LLM_API_KEY": "OPENAI_API_KEY, or ANTHROPIC_API_KEY"}
 
 
-def translate(document: object, file: Path, reference: str, variables: Mapping[str, str]) -> Translation:
+def translate(file: Path, reference: str, variables: Mapping[str, str]) -> Translation:
     """Returns the settings. ``reference`` is the path of the file from the new ``swarm.yaml``.
 
     Raises ConfigurationError for a file that swarm could not read.
     """
     server.read(file, _AnyVariable(variables), warns=False)  # the notes tell the same
-    if not isinstance(document, dict):  # `read` has refused it
-        raise ConfigurationError(f"{file}: a mapping is expected")
+    document = server.document(file)
+    entries = server.entries_in(document, file)
     done = Translation()
-    done.put(("tools", "servers_config"), reference, "mcpServers")
+    done.put(("tools", "servers_config"), reference, next((section for section, *_ in entries), "mcpServers"))
     shared = document.get("allowedTools", [])
-    for name, settings in document["mcpServers"].items():
-        _server(done, name, settings, shared, variables)
+    for section, name, settings in entries:
+        _server(
+            done, f"{section}.{name}", settings, shared.get(name) if isinstance(shared, dict) else shared, variables
+        )
     for name in shared if isinstance(shared, dict) else ():
-        if name not in document["mcpServers"]:
+        if name not in (known for _, known, _ in entries):
             done.leave(f"allowedTools.{name}", "there is no such server")
-    for key in document:
-        if key not in _FILE_KEYS:
-            done.leave(key, "swarm reads no such key")
+    for key in server.unread(document):
+        done.leave(key, "swarm reads no such key")
     _model(done, variables)
     return done
 
@@ -76,18 +71,14 @@ class _AnyVariable(dict[str, str]):
 
 
 def _server(
-    done: Translation, name: str, settings: Mapping[str, Any], shared: object, variables: Mapping[str, str]
+    done: Translation, at: str, settings: Mapping[str, Any], shared: object, variables: Mapping[str, str]
 ) -> None:
-    at = f"mcpServers.{name}"
-    if settings.get("disabled"):
+    if settings.get("disabled") or settings.get("enabled") is False:
         done.leave(at, "it is disabled")
         return
-    allowed = settings.get("allowedTools", shared.get(name) if isinstance(shared, dict) else shared)
-    done.note(at, "tools.servers_config", "" if allowed else _NOT_ALLOWED)
-    for key in settings:
-        if key not in _SERVER_KEYS:
-            is_sse = key in ("type", "transport") and settings[key] == "sse"
-            done.leave(f"{at}.{key}", SSE if is_sse else "swarm reads no such key")
+    done.note(at, "tools.servers_config", "" if settings.get("allowedTools", shared) else _NOT_ALLOWED)
+    for key in server.unread(settings, is_server=True):
+        done.leave(f"{at}.{key}", "swarm reads no such key")
     for section in ("env", "headers"):
         for key, value in settings.get(section, {}).items():
             _check_value(done, f"{at}.{section}.{key}", key, value, variables)
@@ -96,10 +87,10 @@ def _server(
 def _check_value(done: Translation, at: str, name: str, value: str, variables: Mapping[str, str]) -> None:
     """Notes a secret in plain text, and a variable that is not set."""
     named = variable_name((name,))
-    if not PLACEHOLDER.search(value) and (is_secret(f"{name}: {value}") or is_secret(value)):
+    if not server.PLACEHOLDER.search(value) and (is_secret(f"{name}: {value}") or is_secret(value)):
         done.note(at, "tools.servers_config", f"it is a secret in plain text; write ${{{named}}} and set the variable")
-    for missing in PLACEHOLDER.findall(value):
-        if missing not in variables:
+    for missing, default in server.PLACEHOLDER.findall(value):
+        if missing not in variables and not default:
             done.note(at, "tools.servers_config", f"set the variable {missing}, or swarm does not start")
 
 

@@ -88,6 +88,7 @@ class ClientCredentials:
     client_secret: str = field(repr=False)
     scope: str | None = None
     audience: str | None = None
+    auth: str | None = None  # where the credentials are: "basic" or "body"; None: basic, and body if that is refused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -109,7 +109,9 @@ class _AgentRoutes:
     async def everyone(self, request: Request) -> Response:
         """List all agents, oldest first."""
         await self._identities.operator(request.scope)
-        return Answer({"agents": [_agent_row(present) for present in await self._agents.present()]})
+        rows = [_agent_row(present) for present in await self._agents.present()]
+        odd = {row["name"]: self._agents.unoffered(row["name"]) for row in rows}
+        return Answer({"agents": [row | ({"unoffered": found} if (found := odd[row["name"]]) else {}) for row in rows]})
 
     async def register(self, request: Request) -> Response:
         """Register an agent. Its token is not shown again. An enrolment key registers only workers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -176,6 +177,12 @@ class AgentRow(AgentShape):
     enrolled: bool
 
 
+class ListedAgentRow(AgentRow):
+    """An agent in the list of all."""
+
+    unoffered: NotRequired[Mapping[str, str]]  # why tools of the agent's MCP servers are not offered, by server/tool
+
+
 class InboxMessageRow(TypedDict):
     """An inbox message in the operator's view."""
 
@@ -255,7 +262,7 @@ class FoundFeedback(TypedDict):
 
 
 class Agents(TypedDict):
-    agents: list[AgentRow]
+    agents: list[ListedAgentRow]
 
 
 class InboxMessages(TypedDict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,6 +53,7 @@ class AgentRegistry:
         self._database = database
         self._operating_policy = operating_policy
         self.credentials = credentials
+        self.unoffered: Callable[[str], Mapping[str, str]] = lambda agent: {}  # why tools are not offered, by name
 
     async def register(
         self,

@@ -18,7 +18,7 @@ from swarm.agents.built_in_tools.agentcore.core import AgentCore
 from swarm.agents.built_in_tools.agentcore.sessions import AgentCoreSessions as AwsSessions
 from swarm.agents.mcp.server import Timeouts
 from swarm.agents.mcp.servers import McpServers
-from swarm.app import built_in
+from swarm.app import built_in, settings_mapping
 from swarm.config import Settings, load
 from swarm.domain.answers.events import (
     AgentEvent,
@@ -31,11 +31,13 @@ from swarm.domain.answers.events import (
     Speaker,
     TextDelta,
     ToolEnded,
+    ToolStarted,
 )
 from swarm.domain.errors import ConfigurationError
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.builtin.sessions import BuiltInOwner, DatabaseMemory
 from swarm.store.bridge.database import Database
+from tests.agents.mcp.conftest import plain_in
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
 from tests.support.waiting import wait_until
 
@@ -461,3 +463,127 @@ async def test_people_approve_what_the_settings_say_and_a_pattern_without_a_tool
     assert (line["agent"], line["patterns"], line["setting"]) == ("helper", ["divide"], "agents.builtin.helper.approve")
     with pytest.raises(ConfigurationError, match="approve"):
         read("agents: {builtin: {helper: {kind: assistant, approve: ['']}}}")
+
+
+@pytest.fixture
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Writes MCP servers with what they list, and what is allowed. A start waits for them."""
+    assert McpServers.__init__.__kwdefaults__
+    monkeypatch.setitem(McpServers.__init__.__kwdefaults__, "timeouts", Timeouts(start_seconds=30))
+
+    def write(*allowed: str, **listed: list[object]) -> None:
+        servers = {}
+        for name, tools in listed.items():
+            command, *args = plain_in(tmp_path / name, tools=tools).command
+            servers[name] = {"command": command, "args": args, "allowedTools": list(allowed)}
+        (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": servers}))
+
+    return write
+
+
+@pytest.mark.req("AGENT-02")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": "string"}},
+        {"type": "object", "properties": {"a": {"type": 7}}},
+        {"type": "object", "required": "a"},
+        {"type": "array"},
+        "none",
+    ],
+)
+async def test_a_tool_with_an_odd_schema_fails_no_run_and_is_named(
+    read: Read, database: Database, plain: Callable[..., None], schema: object
+) -> None:
+    plain("multiply", "odd", calculator=[{"name": "odd", "inputSchema": schema}, "multiply"])
+    async with openai_server(calculating) as server:
+        with capture_logs() as logs:
+            async with built_in.opened(read(OPENAI_BASE_URL=server.base_url), database) as agents:
+                answered, events = await said(agents, "assistant", "what is 6 times 7?")
+                assert agents.toolbox
+                assert agents.toolbox.unoffered("assistant").keys() == {"calculator/odd"}
+                assert not agents.toolbox.unoffered("polling")
+    assert answered == "It is 42."
+    assert [event.name for event in events if isinstance(event, ToolStarted)] == ["multiply"]
+    (line,) = [line for line in logs if line["action"] == "mcp_tool_refused"]
+    assert (line["server"], line["tool"]) == ("calculator", "odd")
+
+
+@pytest.mark.req("AGENT-13")
+async def test_servers_and_tools_belong_to_the_agents_that_name_them(
+    read: Read, database: Database, plain: Callable[..., None]
+) -> None:
+    plain("multiply", "look", "send", calculator=["multiply"], wiki=["look", "send"], mail=["look", "send"])
+    yaml = """
+    agents:
+      builtin:
+        lead: {kind: assistant, tools: [swarm], servers: [calc*, "mail/send"]}
+        reader: {kind: assistant, role: worker, tools: [swarm], servers: ["*/look"]}
+        other: {kind: assistant, role: worker}
+        sums: {kind: router, servers: [calculator]}
+        nothing: {kind: router, servers: []}
+    """
+    async with openai_server(lambda request: Say("OK")) as server:
+        settings = read(yaml, OPENAI_BASE_URL=server.base_url)
+        async with built_in.opened(settings, database) as agents:
+            had = {}
+            for number, name in enumerate(agents.agents):
+                before = len(server.requests)
+                await said(agents, name, "hello", number)
+                offered = {tool for request in server.requests[before:] for tool in request.tools or ()}
+                had[name] = {tool for tool in offered if tool.split("_")[-1] in ("multiply", "look", "send")}
+    assert had == {
+        "lead": {"calculator_multiply", "mail_send"},
+        "reader": {"wiki_look", "mail_look"},
+        "other": {"wiki_send"},
+        "sums": {"calculator_multiply"},
+        "nothing": set(),
+    }
+    policies = settings_mapping.caller_policies(settings)
+    assert (policies["other"].reaches_host, policies["nothing"].reaches_host) == (True, False)
+
+
+@pytest.mark.req("AGENT-13")
+@pytest.mark.parametrize("pattern", ["calculater", "calculator/divide", "mail*/look", "multiply"])
+async def test_a_server_that_is_not_there_is_refused_with_those_that_are(
+    read: Read, database: Database, calculator: None, pattern: str
+) -> None:
+    settings = read(f"agents: {{builtin: {{helper: {{kind: assistant, servers: ['{pattern}']}}}}}}")
+    with pytest.raises(ConfigurationError) as caught:
+        async with built_in.opened(settings, database):
+            pass
+    assert caught.value.message.startswith("agents.builtin.helper.servers: ")
+    assert pattern in caught.value.message
+    assert caught.value.hint == "There are: calculator, calculator/multiply."
+
+
+@pytest.mark.req("AGENT-02")
+async def test_a_router_without_allowed_tools_names_who_can_change_that(
+    read: Read, database: Database, plain: Callable[..., None]
+) -> None:
+    plain(calculator=["multiply"])
+    async with (
+        openai_server(calculating) as server,
+        built_in.opened(read(OPENAI_BASE_URL=server.base_url), database) as agents,
+    ):
+        answered, _ = await said(agents, "tools", "what is 6 times 7?")
+    assert answered == "I can't do anything: no tool is allowed. My operator lists them in allowedTools."
+
+
+@pytest.mark.req("AGENT-13")
+async def test_an_editors_file_works_as_it_is_with_its_variables(
+    read: Read, database: Database, plain: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain("multiply", calculator=["multiply"])
+    entry = orjson.loads((tmp_path / "servers_config.json").read_bytes())["mcpServers"]["calculator"]
+    entry |= {"type": "stdio", "env": {"KEY": "${env:SWARM_WIKI_KEY}"}}
+    text = "\ufeff{ // of an editor\n" + f'"servers": {{"calculator": {orjson.dumps(entry).decode()},}}}}'
+    (tmp_path / "mcp.json").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("SWARM_WIKI_KEY", "hunter2")
+    async with openai_server(calculating) as server:
+        given = {"SWARM_WIKI_KEY": "hunter2", "OPENAI_BASE_URL": server.base_url}
+        settings = read("tools: {servers_config: mcp.json}", **given)
+        async with built_in.opened(settings, database) as agents:
+            answered, events = await said(agents, "assistant", "what is 6 times 7?")
+    assert (answered, isinstance(events[-1], Finished)) == ("It is 42.", True)
+    assert [event.name for event in events if isinstance(event, ToolStarted)] == ["multiply"]

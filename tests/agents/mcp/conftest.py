@@ -50,7 +50,7 @@ class Plain:
         """How it is started."""
         return (sys.executable, "-I", "-S", str(PROGRAMS / "plain_server.py"), str(self.folder), *self.options)
 
-    def offer(self, *names: str) -> None:
+    def offer(self, *names: object) -> None:
         """These are its tools from now on; if it runs already, it does not say so."""
         beside = self.folder / "tools.new"
         beside.write_text(json.dumps(names))
@@ -79,7 +79,7 @@ def plain(tmp_path: Path) -> Plain:
     return plain_in(tmp_path / "plain")
 
 
-def plain_in(folder: Path, *options: str, tools: Sequence[str] = ("echo", "remove")) -> Plain:
+def plain_in(folder: Path, *options: str, tools: Sequence[object] = ("echo", "remove")) -> Plain:
     """A program with a folder and manners of its own."""
     folder.mkdir()
     program = Plain(folder, options)

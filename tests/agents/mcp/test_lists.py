@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from tests.agents.mcp.conftest import (
     call,
     names,
     plain_in,
+    port_of_ours,
     tool,
     until_offered,
 )
@@ -171,7 +173,32 @@ def _deep(levels: int) -> dict[str, Any]:
     return deep
 
 
-BAD_SCHEMAS = {
+BAD_SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
+    "nowhere": (
+        {"allOf": [{"$ref": "#/allOf/7"}]},
+        "models cannot read it: Could not find $ref definition for #/allOf/7",
+    ),
+    "elsewhere": (
+        {"properties": {"a": {"$ref": "http://example.org/"}}},
+        "models cannot read it: Could not find $ref definition for http://example.org/",
+    ),
+    "unknown type": (
+        {"properties": {"a": {"type": "strin"}}},
+        "its properties.a.type is no JSON Schema: 'strin' is not valid under any of the given schemas",
+    ),
+    "no schema": (
+        {"properties": {"a": "string"}},
+        "its properties.a is no JSON Schema: 'string' is not of type 'object', 'boolean'",
+    ),
+    "required as a text": ({"required": "a"}, "its required is no JSON Schema: 'a' is not of type 'array'"),
+    "a tuple of before": (
+        {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"items": [{}]}}},
+        "its properties.a.items is no JSON Schema: [{}] is not of type 'object', 'boolean'",
+    ),
+    "in a definition": (
+        {"$defs": {"a": {"enum": "x"}}},
+        "its $defs.a.enum is no JSON Schema: 'x' is not of type 'array'",
+    ),
     "large": ({"enum": ["x" * 1000] * 70}, "it is larger than 64 KiB"),
     "deep": (_deep(300), "it is nested too deeply"),
     "doubled": (_doubled(40), "it has more than 10,000 values with its references filled in"),
@@ -192,7 +219,6 @@ GOOD_SCHEMAS: dict[str, dict[str, Any]] = {
     "fine": {},
     "few": _doubled(5),
     "within itself": {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#"}] * 9}}},
-    "nowhere": {"allOf": [{"$ref": "#/$defs/none"}, {"$ref": "http://example.org/"}, {"$ref": "#/allOf/7"}]},
 }
 
 
@@ -204,7 +230,9 @@ async def test_a_tool_whose_schema_takes_too_long_to_read_is_refused_once_with_t
         async def list_tools(self, *, cursor: str | None) -> types.ListToolsResult:
             schemas = {name: schema for name, (schema, _) in BAD_SCHEMAS.items()} | GOOD_SCHEMAS | self.more
             return types.ListToolsResult(
-                tools=[types.Tool(name=name, input_schema=schema) for name, schema in schemas.items()]
+                tools=[
+                    types.Tool(name=name, input_schema={"type": "object"} | schema) for name, schema in schemas.items()
+                ]
             )
 
     listing = Listing()
@@ -217,3 +245,58 @@ async def test_a_tool_whose_schema_takes_too_long_to_read_is_refused_once_with_t
     assert [line["tool"] for line in logs] == [*BAD_SCHEMAS, "large"]
     for line in logs:
         assert line["why"] == BAD_SCHEMAS[line["tool"]][1]
+
+
+FINE = {"type": "object"}
+ODD_TOOLS: dict[str, tuple[Any, str]] = {
+    "no schema": ({"name": "no schema"}, "inputSchema: Field required"),
+    "a text as schema": ({"name": "a text as schema", "inputSchema": "object"}, "inputSchema: Input should be"),
+    "a list as schema": ({"name": "a list as schema", "inputSchema": {"type": "array"}}, "inputSchema.type: Input"),
+    "properties": ({"name": "properties", "inputSchema": {"type": "object", "properties": []}}, "properties"),
+    "required": ({"name": "required", "inputSchema": {"type": "object", "required": "a"}}, "required"),
+    "unknown type": (
+        {"name": "unknown type", "inputSchema": {"type": "object", "properties": {"a": {"type": "strin"}}}},
+        "its properties.a.type is no JSON Schema",
+    ),
+    "description": ({"name": "description", "inputSchema": FINE, "description": 7}, "description: Input should be"),
+    "hints": ({"name": "hints", "inputSchema": FINE, "annotations": "x"}, "annotations: Input should be"),
+    "number 9 of the list": (7, "it has no name"),
+    "number 10 of the list": ({"name": None, "inputSchema": FINE}, "it has no name"),
+    "number 11 of the list": ({"name": " ", "inputSchema": FINE}, "it has no name"),
+    "echo": ({"name": "echo", "inputSchema": FINE, "title": "Another"}, "a second tool has this name"),
+}
+AS_MEANT: dict[str, dict[str, Any]] = {
+    "without type": {"inputSchema": {"properties": {}}},
+    "nulls": {"inputSchema": {"type": "object", "required": None}, "title": None, "annotations": None},
+    "unread": {"inputSchema": FINE, "outputSchema": {"type": 7}, "icons": "none", "_meta": [], "execution": 1},
+}
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+async def test_an_odd_tool_is_refused_by_name_and_the_others_work(tmp_path: Path, over_http: bool) -> None:
+    named = [{"name": name, **listed} for name, listed in AS_MEANT.items()]
+    listed = [*(listed for name, (listed, _) in ODD_TOOLS.items() if name != "echo"), "echo", ODD_TOOLS["echo"][0]]
+    allowed = [*ODD_TOOLS, *AS_MEANT]
+    with port_of_ours() as port, capture_logs() as logs:
+        plain = plain_in(tmp_path / "odd", *([f"http={port}"] if over_http else []), tools=(*listed, *named))
+        process = subprocess.Popen(plain.command) if over_http else None
+        server = at(f"http://127.0.0.1:{port}", *allowed) if over_http else plain.server(*allowed)
+        try:
+            async with McpServers([server], timeouts=QUICK) as servers:
+                await until_offered(
+                    servers,
+                    "echo",
+                    *(f"{server.name}_{name.replace(' ', '_')}" if " " in name else name for name in AS_MEANT),
+                )
+                assert (await call(servers, "echo")).text == "echo {}"
+                assert (await call(servers, "nulls")).text == "nulls {}"
+                (status,) = servers.status()
+        finally:
+            if process:
+                process.kill()
+                process.wait()
+    refused = {line["tool"]: line["why"] for line in logs if line["action"] == "mcp_tool_refused"}
+    assert refused == status.refused
+    assert refused.keys() == ODD_TOOLS.keys()
+    for name, (_, why) in ODD_TOOLS.items():
+        assert why in refused[name]

@@ -16,6 +16,7 @@ from structlog.typing import EventDict
 
 from swarm.agents.mcp.server import Program
 from swarm.agents.mcp.servers import McpServers
+from swarm.agents.mcp.transports import INHERITED
 from tests.agents.mcp.conftest import (
     QUICK,
     Plain,
@@ -64,10 +65,15 @@ async def test_a_program_gets_nothing_of_our_environment_but_the_way_to_programs
     plain: Plain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-very-secret")
+    for name in INHERITED[2:]:
+        monkeypatch.setenv(name, "http://127.0.0.1:9/")
     plain.offer("environment")
     async with McpServers([plain.server("environment")], timeouts=QUICK) as servers:
         environment = json.loads((await call(servers, "environment")).text)
-    assert set(environment) - {"LC_CTYPE"} == {"PATH", "HOME"}  # LC_CTYPE is Python's own
+    assert set(environment) - {"LC_CTYPE"} == set(INHERITED)  # LC_CTYPE is Python's own
+    assert {"https_proxy", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"} <= set(INHERITED)
+    manual = (Path(__file__).parents[3] / "docs" / "built-in-agents.md").read_text(encoding="utf-8")
+    assert [name for name in INHERITED if name.isupper() and f"`{name}`" not in manual] == []
 
 
 async def test_a_program_that_dies_in_a_call_is_said_to_be_away_and_comes_back_without_the_call(plain: Plain) -> None:

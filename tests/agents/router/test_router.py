@@ -87,6 +87,16 @@ async def test_a_call_with_all_arguments_is_made_and_one_more_call_words_the_res
         (Calls("multiply", ""), "`a` (number"),
         (Calls("multiply", '{"a": NaN, "b": 1}'), "`a` (number"),
         (Calls("multiply", {"a": 6, "b": "seven"}), "b: 'seven' is not of type 'number'"),
+        (
+            Calls("multiply", {"b": "seven"}),
+            "To run `multiply` I still need `a` (number, for example 6). And this is not possible (b: 'seven' is not "
+            "of type 'number'). What should it be?",
+        ),
+        (
+            [Calls("multiply", {"a": 6, "b": "x"}), Calls("multiply", {"a": 6})],
+            "I cannot run `multiply` with that (b: 'x' is not of type 'number'). What should it be? To run `multiply` "
+            "I still need `b` (number, for example 6).",
+        ),
         ([Calls("multiply", {"a": 6, "b": 7}), ASK], "By what?"),
         ([Calls("multiply", {"a": 6, "b": 7}), Calls("swarm_stop")], WORDS.stopped),
         ([Calls("multiply", {"a": 6, "b": 7}), Calls("multiply", {"a": 6})], "`b` (number"),

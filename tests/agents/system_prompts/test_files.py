@@ -20,7 +20,7 @@ pytestmark = pytest.mark.req("AGENT-03")
 BUILT_IN_PROMPTS = load()
 
 KEYS = ("assistant", "router.decide", "router.result", "router.refuse.intro", "router.refuse.outro",
-        "router.refuse.no_tools", "router.ask", "router.stopped", "summary")  # fmt: skip
+        "router.refuse.no_tools", "router.refuse.none_allowed", "router.ask", "router.stopped", "summary")  # fmt: skip
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def texts(prompts: Prompts) -> dict[str, str]:
     router = prompts.router
     refuse = router.refuse
     found = (prompts.assistant.text, router.decide.text, router.result, refuse.intro, refuse.outro, refuse.no_tools,
-             router.ask, router.stopped, prompts.summary)  # fmt: skip
+             refuse.none_allowed, router.ask, router.stopped, prompts.summary)  # fmt: skip
     return dict(zip(KEYS, found, strict=True))
 
 
@@ -108,7 +108,7 @@ WRONG = {
     "an unknown key below": ("router: {decided: a}\n", (", router.decided:", "did you mean 'decide'?")),
     "an unknown key further below": (
         "router: {refuse: {zzz: a}}\n",
-        (", router.refuse.zzz:", "no such key, only intro, outro, no_tools"),
+        (", router.refuse.zzz:", "no such key, only intro, outro, no_tools, none_allowed"),
     ),
     "a list for a text": ("summary: [a]\n", (", summary:", "a text or {file: name} is expected, not a list")),
     "a number for a text": ("router: {ask: 7}\n", (", router.ask:", "not a int")),

@@ -107,6 +107,7 @@ async def test_nobody_is_pinged_and_nothing_invisible_is_posted_by_an_agent(door
 @pytest.mark.xdist_group("processes")
 async def test_commands_print_naughty_text_as_text(doors: Doors, lea: Visitor, processes: Processes) -> None:
     await doors.worker()
+    doors.world.services.agents.unoffered = lambda agent: {"wiki/get": TITLE} if agent == "wim" else {}
     (await doors.operator.ask("PATCH", "/agents/lea", json={"description": TITLE})).raise_for_status()
     await asked(doors)
     trigger = await lea.only()
@@ -135,6 +136,7 @@ async def test_commands_print_naughty_text_as_text(doors: Doors, lea: Visitor, p
     for ended in (listed, shown, explained, agents, tray, data):
         assert (ended.code, ended.err) == (0, "")
         assert hidden_in(ended.out) == ""
+    assert "wim is not offered the tool wiki/get: " in agents.out
     for ended in (listed, shown, explained, agents):
         assert re.search(TITLE_ON_ONE_LINE, ended.out)
     assert "[bold]x[/bold]" in shown.out

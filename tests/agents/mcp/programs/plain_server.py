@@ -1,7 +1,7 @@
 """An MCP server of the standard library alone, that behaves as well or as badly as its arguments say.
 
-``plain_server.py FOLDER [option …]``: the folder has ``tools.json``, the names of its tools, and gets ``seen.jsonl``,
-every message that came, and ``pids``. SIGUSR1 makes it tell that its list has changed. Options:
+``plain_server.py FOLDER [option …]``: the folder has ``tools.json``, the names of its tools or what it lists, and gets
+``seen.jsonl``, every message that came, and ``pids``. SIGUSR1 makes it tell that its list has changed. Options:
 
     garbage     prints lines that are no messages
     flood       writes a lot to stderr, without end
@@ -55,7 +55,9 @@ def tools(cursor: str | None) -> dict[str, Any]:
     return page | ({"nextCursor": str(at + size)} if at + size < len(names) or "endless" in OPTIONS else {})
 
 
-def tool(name: str) -> dict[str, Any]:
+def tool(name: Any) -> Any:
+    if not isinstance(name, str):
+        return name
     hints: dict[str, dict[str, Any]] = {
         "look": {"readOnlyHint": True, "destructiveHint": True},
         "touch": {"readOnlyHint": False},
