@@ -290,8 +290,13 @@ class McpConnection:
         why, schema = _why_unusable(tool.input_schema)
         if why and self._refused.get(tool.name) != schema:
             self._refused[tool.name] = schema
-            ids = {"action": "mcp_schema", "server": self.server.name, "tool": tool.name}
-            _log.warning("A tool is not offered, because of its schema.", why=why, **ids)
+            _log.warning(
+                "A tool is not offered, because of its schema.",
+                action="mcp_schema",
+                server=self.server.name,
+                tool=tool.name,
+                why=why,
+            )
         return not why
 
 
