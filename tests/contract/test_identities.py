@@ -112,7 +112,7 @@ OPERATOR: Final = frozenset({"operator"})
 
 ROUTES: Final[Mapping[str, Entry]] = {
     "GET /healthz": Entry(gets=OPEN),
-    "GET /readyz": Entry(gets=OPEN),
+    "GET /readyz": Entry(gets=dict.fromkeys(CALLERS, 503)),  # Slack has not answered yet
     "GET /metrics": Entry(gets=OPERATORS),
     "POST /slack/events": Entry(gets=UNSIGNED, body={}),
     # Agents

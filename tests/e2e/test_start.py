@@ -163,7 +163,7 @@ async def test_the_environment_comes_before_dot_env_before_the_home_before_yaml(
 
     async def complained_of(**env: str) -> str:
         """The value that counts, since it is refused."""
-        line = one_line(await processes.command("agents", "list", env=env, cwd=here))
+        line = one_line(await processes.command("up", env=env, cwd=here))
         return line.split("'")[1]
 
     assert await complained_of(SWARM_LOG_LEVEL="from-environment") == "from-environment"

@@ -117,6 +117,8 @@ async def test_failed_counts_as_an_attempt(doors: Doors, lea: Visitor) -> None:
     await doors.world.says(f"{BOT} hello")
     token = (await lea.only())["lease"]["token"]
     await lea.post("/leases/finish", {"tokens": [token], "outcome": "failed", "reason": "no tools"})
+    doors.world.clock.advance(2)  # a failed attempt is followed by a pause
+    await doors.world.sweep()
     assert (await lea.only())["attempt"] == 2
 
 

@@ -151,6 +151,6 @@ async def test_the_tray_shows_mentions_alike_as_tool_and_over_http(doors: Doors,
             "sent_at": "2023-11-14T22:13:20.000000Z",
         }
         for message, channel, preview in zip(
-            sent, ("#talk", None), (("@lea " + "x" * 300)[:200], "directly"), strict=True
+            sent, ("#talk", None), ("@lea " + "x" * 194 + "…", "directly"), strict=True
         )
     ]

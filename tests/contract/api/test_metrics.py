@@ -136,12 +136,12 @@ async def test_what_slack_did_not_take_at_once_is_counted_by_why(doors: WatchedD
         doors.world.clock.advance(100)
         await doors.world.send()
     await doors.world.is_here(await doors.world.services.agents.credentials.identify(lea.token))
-    doors.world.slack.script.append(refuses("channel_not_found"))
+    doors.world.slack.script.append(refuses("restricted_action"))
     await answered(doors, lea, "and again")
     seen = await doors.readings()
     assert seen.value("swarm_delivery_retries_total", kind="post", why="postpone") == 1
     assert seen.value("swarm_delivery_retries_total", kind="post", why="doubt") == 1
-    assert seen.value("swarm_deliveries_total", kind="post", outcome="sent") == 1
+    assert seen.value("swarm_deliveries_total", kind="post", outcome="sent") == 2  # and what tells the asker
     assert seen.value("swarm_deliveries_total", kind="post", outcome="failed") == 1
 
 
