@@ -57,7 +57,8 @@ OWN: dict[str, dict[str, str]] = {
 
 PAGE = "https://chat.example.org"
 IDS: Final = (
-    "agent", "file_id", "grant_id", "inbox_message_id", "person", "request_id", "run_id", "task_id", "thread_id",
+    "agent", "delivery_id", "file_id", "grant_id", "inbox_message_id", "person", "request_id", "run_id", "task_id",
+    "thread_id",
 )  # fmt: skip
 ALLOWING = Access(hosts=[checked_host("*.example.com")], origins=[checked_origin(PAGE)], origin_paths=PAGES_MAY_CALL)
 
