@@ -107,6 +107,7 @@ async def test_after_a_crash_the_folder_is_used_again_with_its_files(
     assert git(shop, "show", f"{changes.branch}:new") == "new"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("is_url", "sandbox", "seen"),
@@ -181,6 +182,7 @@ def fill(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize(("place", "is_first"), [("user", True), ("shop", True), ("shop", False)])
 async def test_a_full_disk_is_the_reason_and_nothing_is_lost(

@@ -253,9 +253,16 @@ async def test_what_a_polling_agent_streams_after_its_card_comes_below_with_one_
 
 @pytest.mark.req("HITL-12")
 async def test_text_that_comes_before_the_card_is_posted_waits_for_it(world: World) -> None:
-    live, world.slack.go_on = FakeLive(), asyncio.Event()
+    live = FakeLive()
     async with playing(world, live=live) as show, sending(world, show) as cards:
         writing = await begun(world, await world.lead())
+
+        async def is_seen() -> bool:
+            return bool(world.slack.reactions)
+
+        await wait_until(is_seen, what="the message is marked as seen")  # so that the card is the next call
+        world.slack.under_way.clear()
+        world.slack.go_on = asyncio.Event()
         await writing.append("Before.")
         await asks(writing)
         async with asyncio.timeout(10):
