@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import MIN_LIMIT, cut, join, split
-from swarm.domain.text.slack_text import escape, preview, safe, unescape
+from swarm.domain.text.slack_text import escape, for_markdown, preview, safe, unescape
 from tests.support.every import every
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})
@@ -89,6 +89,15 @@ def open_fence(text: str) -> str:
         ("<javascript:alert(1)|x>", "&lt;javascript:alert(1)|x&gt;"),
         ("<https://a.org/a b|x>", "&lt;https://a.org/a b|x&gt;"),
         ("<https://a.org/\u202egpj.exe|x>", "<https://a.org/gpj.exe|x>"),
+        ("<docs|https://a.org/x?a=1&b=2>", "<https://a.org/x?a=1&amp;b=2|docs>"),
+        ("<bank.example|https://evil.example>", "bank.example (<https://evil.example>)"),
+        ("<!here|https://a.org>", "&lt;!here|https://a.org&gt;"),
+        ("[bank\u3002example](https://evil.example)", "bank\u3002example (https://evil.example)"),
+        ("[bank\u2024example](https://evil.example)", "bank\u2024example (https://evil.example)"),
+        ("[\uff42\uff41nk\uff0eexample](https://bank.example)", "[\uff42\uff41nk\uff0eexample](https://bank.example)"),
+        ("[bank.example][1]\n\n[1]: https://evil.example", "[bank.example][1]\n\n\\[1]: https://evil.example"),
+        ("> 1. [b & c]: <https://evil.example>", "> 1. \\[b &amp; c]: <https://evil.example>"),
+        ("a [1]: b", "a [1]: b"),
         ("<https://a.org|a|b>", "&lt;https://a.org|a|b&gt;"),
         ("<https://a.org|<!here>>", "&lt;https://a.org|&lt;!here&gt;&gt;"),
         ("<https://a.org|&lt;!here&gt;>", "<https://a.org|&lt;!here&gt;>"),
@@ -117,6 +126,38 @@ def open_fence(text: str) -> str:
 )
 def test_an_agents_text_is_escaped_and_only_what_was_checked_is_live(written: str, posted: str) -> None:
     assert safe(written, PEOPLE) == posted
+
+
+@pytest.mark.req("LOOP-08")
+@every(
+    ("written", "block"),
+    [
+        ("a & b, R&amp;D", "a &amp; b, R&amp;amp;D"),
+        ("[a & b](https://a.org/?x=1&y=2)", "[a &amp; b](https://a.org/?x=1&y=2)"),
+        ('[a](https://a.org/?x=1&y=2 "R&D") &', '[a](https://a.org/?x=1&y=2 "R&amp;D") &amp;'),
+        ("![a](https://a.org/?x=1&y=2)", "![a](https://a.org/?x=1&y=2)"),
+        (
+            "<https://a.org/?x=1&y=2|a & b> & <https://a.org/?x&y>",
+            "<https://a.org/?x=1&y=2|a &amp; b> &amp; <https://a.org/?x&y>",
+        ),
+        ("see https://a.org/?x=1&y=2 & go", "see https://a.org/?x=1&y=2 &amp; go"),
+        ("[1]: https://a.org/?x=1&y=2", "\\[1]: https://a.org/?x=1&y=2"),
+        ("[write](mailto:a@b.org?subject=x&body=y)", "[write](mailto:a@b.org?subject=x&body=y)"),
+        ("`https://a.org/?x&y` ```https://a.org/?x&y```", "`https://a.org/?x&amp;y` ```https://a.org/?x&amp;y```"),
+        ("```\nhttps://a.org/?x&y\n```", "```\nhttps://a.org/?x&amp;y\n```"),
+        ("https://a.org/?q=&lt;!here&gt;", "https://a.org/?q=&lt;!here&gt;"),
+        ("https://a.org/?q=<!here>", "https://a.org/?q=&lt;!here&gt;"),
+    ],
+)
+def test_in_markdown_blocks_an_ampersand_stays_raw_in_the_targets_of_links(written: str, block: str) -> None:
+    assert for_markdown(safe(written)) == block
+
+
+@pytest.mark.req("LOOP-08")
+@given(TROUBLE)
+def test_raw_targets_make_no_markup(written: str) -> None:
+    posted = safe(written, PEOPLE)
+    assert re.findall("[<>]", for_markdown(posted)) == re.findall("[<>]", posted)
 
 
 @pytest.mark.req("LOOP-08")

@@ -116,6 +116,7 @@ _LONGEST_WORD: Final = 80
 """A longer word is shown before its end, so that the cost of each piece stays constant."""
 
 _MAY_BE_FENCE = re.compile(r"[ \t]*(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[^\n]*)")
+_MAY_BE_DEFINITION = re.compile(r"[ \t>\d.)*+-]{0,40}(?:\[[^\[\]\n]{0,999}\]?)?")
 _MAY_BE_QUOTE = re.compile(r" {0,3}(?:>[ >]*)?")
 _QUOTE = re.compile(r" {0,3}>(?: ?>)*")
 _SPECIAL = re.compile(r"(?P<ticks>`+)|<|(?P<bracket>\[)|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
@@ -125,7 +126,7 @@ _UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
 _UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"[a-z0-9.:/]", re.IGNORECASE)
 _SCHEMES: Final = ("https://", "http://", "mailto:")
-_ALIVE = re.compile(r"[&<>`@]|http", re.IGNORECASE)
+_ALIVE = re.compile(r"[&<>`@\[]|http", re.IGNORECASE)
 
 _FindEnd = Callable[[str, int, int], int]
 """Returns the last position in a part of a text where a piece may end; 0 if there is none."""
@@ -223,7 +224,7 @@ def _last_decided(text: str, start: int, end: int) -> int:
 
 def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _after_blank) -> int:
     """Returns the length of the settled part of an unfinished line."""
-    if not before and (_MAY_BE_FENCE.fullmatch(rest) or _MAY_BE_QUOTE.fullmatch(rest)):
+    if not before and any(begun.fullmatch(rest) for begun in (_MAY_BE_FENCE, _MAY_BE_QUOTE, _MAY_BE_DEFINITION)):
         return 0
     if opening is not None:
         end = find(rest, 0, len(rest))

@@ -9,6 +9,7 @@ characters.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
@@ -23,6 +24,9 @@ _SUFFIXES: Final = re.compile(
 )
 _FILES: Final = re.compile("cc|cs|db|go|hs|js|kt|md|ml|mm|nu|pl|ps|py|rb|rs|sh|so|st|tf|ts|vb")
 """Country domains that are also file suffixes: ``README.md`` in a label is a file."""
+
+_DOTS: Final = str.maketrans(dict.fromkeys("\u3002\u00b7\u2027\u2219\u22c5\u06d4\u0701\ua4f8\u2022\u30fb", "."))
+"""Characters that look like the dot of a host's name, after NFKC, which maps the others; browsers read some as dots."""
 
 _HOST: Final = re.compile(
     r"(?<![\w@./-])(?P<sure>[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@]{0,200}@)?|www\.)?"
@@ -64,7 +68,7 @@ def _host_of(url: str) -> str | None:
 
 
 def _hosts_in(label: str) -> Iterator[str]:
-    for found in _HOST.finditer(label):
+    for found in _HOST.finditer(unicodedata.normalize("NFKC", label).translate(_DOTS)):
         suffix = found["suffix"].lower()
         is_country = len(suffix) == 2 and not _FILES.fullmatch(suffix)
         if found["sure"] or is_country or _SUFFIXES.fullmatch(suffix) or not suffix.isascii():
@@ -77,10 +81,11 @@ def _is_same(named: str, host: str) -> bool:
 
 
 def _bare(host: str) -> str:
-    return _in_ascii(host.strip(".").lower()).removeprefix("www.")
+    return _in_ascii(host.lower()).strip(".").removeprefix("www.")
 
 
 def _in_ascii(host: str) -> str:
+    host = unicodedata.normalize("NFKC", host).translate(_DOTS)
     if host.isascii():
         return host
     try:
@@ -129,15 +134,22 @@ MAY_BE_MARKDOWN_LINK = re.compile(
 
 _PROSE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
+    r"|(?P<begin>^(?: {0,3}>(?: ?>)*)?[ \t]{0,8}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,8}){0,3})"
+    r"(?P<reference>\[[^\[\]\n]{1,999}\]:)"
     r"|(?P<quote>^ {0,3}>(?: ?>)*)"
     rf"|(?P<link>{MARKDOWN_LINK.pattern})"
     r"|<(?P<token>[^<>\n]*)>"
     r"|(?P<address>\bhttps?://\w[^\s<>`]*)",
     re.MULTILINE | re.IGNORECASE,
 )
+_TARGETS = re.compile(rf"(?P<code>{INLINE_CODE.pattern})|\b(?:https?://|mailto:)[^\s<>`|]*", re.IGNORECASE)
 _MENTION = re.compile(r"@(?P<user>[UW][A-Z0-9]+)(?:\|.*)?")
 _CHANNEL = re.compile(r"#(?P<channel>[CG][A-Z0-9]+)(?:\|.*)?")
 _LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|(?P<label>[^|`]*))?", re.IGNORECASE)
+
+
+_SWAPPED = re.compile(r"(?P<label>[^<>|`@#!][^<>|`]*)\|(?P<url>https?://\w[^\s<>|`]+)", re.IGNORECASE)
+"""A link in Slack's format whose label and address stand in each other's place."""
 
 
 def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
@@ -147,7 +159,8 @@ def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
     restores http, https and mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` of
     quoted lines, but nothing in code. ``@channel`` and similar words get a word joiner after the ``@``, also in code,
     because Slack decides where code ends. A link whose label names a different host from its address becomes plain text
-    followed by its address. Invisible characters (`strip_invisible`) and secrets (`without_secrets`) are removed.
+    followed by its address, and the definition of a reference (``[1]: https://…``), which Slack would hide, is text.
+    Invisible characters (`strip_invisible`) and secrets (`without_secrets`) are removed.
     """
     text = without_secrets(strip_invisible(text))
     pieces: list[str] = []
@@ -183,12 +196,30 @@ def prose(text: str, mentionable: Container[str]) -> str:
 def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
     if found["quote"]:
         return found.group()
+    if found["reference"]:
+        return f"{found['begin']}\\{inert(found['reference'])}"
     if found["address"]:
         return escape(_plain_address(found.group()))
     if found["link"]:
         return _linked(found, mentionable)
     live = _live(found["token"], mentionable) if found["token"] else None
     return inert(found.group()) if live is None else live
+
+
+def for_markdown(text: str) -> str:
+    """Returns a safe text for a ``markdown`` block or ``markdown_text``, where Slack does not decode entities in the
+    targets of links, unlike everywhere else.
+    """
+    pieces: list[str] = []
+    at = 0
+    for block in code_blocks(text):
+        pieces += [_TARGETS.sub(_raw, text[at : block.begin]), text[block.begin : block.end]]
+        at = block.end
+    return "".join([*pieces, _TARGETS.sub(_raw, text[at:])])
+
+
+def _raw(found: re.Match[str]) -> str:
+    return found.group() if found["code"] else found.group().replace("&amp;", "&")
 
 
 def _live(token: str, mentionable: Container[str]) -> str | None:
@@ -198,7 +229,7 @@ def _live(token: str, mentionable: Container[str]) -> str | None:
     if channel := _CHANNEL.fullmatch(token):
         return f"<#{channel['channel']}>"
     # Links are often copied in Slack's format, with & escaped; both spellings mean the same address.
-    link = _LINK.fullmatch(unescape(token))
+    link = _LINK.fullmatch(unescape(token)) or _SWAPPED.fullmatch(unescape(token))
     if link is None:
         return None
     shown, url = (link["label"] or "").strip(), escape(_plain_address(link["url"]))

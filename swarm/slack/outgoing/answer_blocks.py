@@ -20,7 +20,7 @@ from swarm.domain.button_actions import (
     feedback_value,
 )
 from swarm.domain.text.cutting import split
-from swarm.domain.text.slack_text import escape
+from swarm.domain.text.slack_text import escape, for_markdown
 from swarm.slack.incoming.fields import JsonObject, objects_at
 
 Block = dict[str, object]
@@ -46,7 +46,7 @@ def stream_chunks(chunks: Sequence[Chunk]) -> list[Block]:
 
 def text_block(text: str) -> list[Block]:
     """Returns Markdown as a block; no block for a text without visible characters, which Slack refuses."""
-    return [{"type": "markdown", "text": text}] if text.strip() else []
+    return [{"type": "markdown", "text": for_markdown(text)}] if text.strip() else []
 
 
 def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
@@ -122,7 +122,7 @@ def _stop_button(run_id: str) -> Block:
 def _chunk(chunk: Chunk) -> Block:
     match chunk:
         case Text(text=text):
-            return {"type": "markdown_text", "text": text}
+            return {"type": "markdown_text", "text": for_markdown(text)}
         case Card(id=card_id, title=title, status=status):
             return {"type": "task_update", "id": card_id, "title": title, "status": status.value}
         case PlanTitle(title=title):
