@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.text.characters import Visible, strip_invisible
-from swarm.domain.text.cutting import MIN_LIMIT, cut, join, split
+from swarm.domain.text.cutting import MIN_LIMIT, cut, join, split, tables
 from swarm.domain.text.slack_text import escape, for_markdown, preview, safe, unescape
+from swarm.domain.text.tables import with_one_table
 from tests.support.every import every
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})
@@ -190,6 +191,33 @@ def test_escaping_can_be_undone(text: str) -> None:
     assert unescape(escape(text)) == text
 
 
+HEAD = "| a | b |\n|---|---|"
+ROW = "| 1 | 222 |\n"
+SHORT = "a|b\n-|-\n"
+LINE = "1|22222222\n"
+
+
+@pytest.mark.req("STREAM-05")
+@every(
+    ("text", "parts"),
+    [
+        ("a | b", ["a | b"]),
+        (f"x\n\n{HEAD}\n{ROW}\ny", [f"x\n\n{HEAD}\n{ROW}\ny"]),
+        (f"{HEAD}\n{ROW}\nthen\n\n{HEAD}\n{ROW}z", [f"{HEAD}\n{ROW}".rstrip(), f"then\n\n{HEAD}\n{ROW}z"]),
+        (f"{HEAD}\n{ROW * 99}", [f"{HEAD}\n{ROW * 99}"]),
+        (f"{HEAD}\n{ROW * 100}x", [f"{HEAD}\n{ROW * 99}".rstrip(), f"{HEAD}\n{ROW}x"]),
+        ("a|b\n-|-\n1|2", ["a|b\n-|-\n1|2"]),
+        ("a|" * 20 + "\n" + "-|" * 20, ["a|" * 20 + "\n" + "-|" * 20]),
+        ("a|" * 21 + "\n" + "-|" * 21 + "\nx|```", ["````\n" + "a|" * 21 + "\n" + "-|" * 21 + "\nx|```\n````"]),
+        (f"{HEAD}\n|{'x' * 10_001}|", [f"```\n{HEAD}\n|{'x' * 10_001}|\n```"]),
+        (f"```\n{HEAD}\n```\n{HEAD}", [f"```\n{HEAD}\n```\n{HEAD}"]),
+        (f"{HEAD}\n\na | b | c\n|---|---|", [f"{HEAD}\n\na | b | c\n|---|---|"]),
+    ],
+)
+def test_a_block_has_one_table_of_a_size_that_slack_takes(text: str, parts: list[str]) -> None:
+    assert with_one_table(text, tables(text)) == parts
+
+
 # --- Cut to size --------------------------------------------------------------------------------------------------
 
 LIMITS = st.integers(MIN_LIMIT, 160)
@@ -291,6 +319,9 @@ def test_an_escape_a_link_or_a_character_as_a_reader_sees_it_is_never_divided(pi
         ("```\n" + "b" * 80 + "\n```", ["```\n" + "b" * 56 + "\n```", "```\n" + "b" * 24 + "\n```"]),
         ("```\n" + "b" * 54 + "\n" + "`" * 20 + "\nc", ["```\n" + "b" * 54 + "\n```", "```\n" + "`" * 20 + "\nc"]),
         ("```" + "b" * 50 + "\n" + "c" * 30 + "\n```", ["```" + "b" * 50, "c" * 30 + "\n```"]),
+        (f"{SHORT}{LINE * 9}end", [f"{SHORT}{LINE * 5}".rstrip(), f"{SHORT}{LINE * 4}end"]),
+        (f"{SHORT}{LINE * 4}\n{'p' * 40}", [f"{SHORT}{LINE * 4}".rstrip(), "p" * 40]),
+        (f"```\n{SHORT}{LINE * 5}```", [f"```\n{SHORT}{LINE * 4}```", f"```\n{LINE}```"]),
     ],
 )
 def test_a_cut_falls_between_paragraphs_else_lines_else_words_else_anywhere(text: str, parts: list[str]) -> None:
@@ -304,7 +335,9 @@ def test_a_limit_without_room_for_a_code_block_is_refused() -> None:
 
 
 @pytest.mark.req("LOOP-08")
-@pytest.mark.parametrize("piece", ["<", "`", "x", "x `` ", "```\na\n```\n", "🇩🇪", "\u0301", "> ", "&amp;", "x  \n"])
+@pytest.mark.parametrize(
+    "piece", ["<", "`", "|", "a|b\n-|-\n", "x", "x `` ", "```\na\n```\n", "🇩🇪", "\u0301", "> ", "&amp;", "x  \n"]
+)
 def test_a_very_long_text_is_cut_without_loss_whatever_it_consists_of(piece: str) -> None:
     text = "x" + piece * (50_000 // len(piece))
     parts = cut(text, 3_000)

@@ -198,11 +198,11 @@ def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
 
 
 def seal(page: AnswerPage) -> tuple[str, str]:
-    """Returns the lines that close and reopen the message's open code block; both are empty if none is open."""
+    """Returns the lines that close and reopen the message's open code block or table; empty if none is open."""
     block = open_at_end(page.text)
     if block is None or len(block.opening) > MAX_OPENING_CHARACTERS:
         return "", ""
-    return f"\n{block.fence}", f"{block.opening}\n"
+    return f"\n{block.fence}" if block.fence else "", f"{block.opening}\n"
 
 
 def _characters(text: str, most_bytes: int) -> int:
@@ -349,13 +349,13 @@ def is_visible(queue: tuple[Queued, ...]) -> bool:
 
 
 def without_empty_code(live: Live) -> Live:
-    """Drops the reopening of a code block that would be empty."""
+    """Drops the reopening of a code block or table that would be empty."""
     first = next((chunk for chunk in live.queue if isinstance(chunk, Text)), None)
     if not live.reopen or first is None:
         return live
     line, newline, rest = first.text.lstrip("\n").partition("\n")
-    opening, _ = after_line(line, live.reopen.rstrip("\n"))
+    opening, is_code = after_line(line, live.reopen.rstrip("\n"))
     if opening is not None:
         return live
-    queue = tuple(Text(text=newline + rest) if chunk is first else chunk for chunk in live.queue)
+    queue = tuple(Text(text=newline + rest) if is_code and chunk is first else chunk for chunk in live.queue)
     return replace(live, reopen="", queue=queue)

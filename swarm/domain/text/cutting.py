@@ -1,5 +1,5 @@
 """Code blocks in Markdown, and the division of long text for Slack into parts: between paragraphs if possible, with
-code blocks closed and reopened."""
+code blocks closed and reopened, and the headers of tables repeated."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
+from swarm.domain.text.tables import Table, tables_in
+
 _FENCE_LINE = re.compile(r"^(?P<fence>[ \t]*(?P<run>`{3,}|~{3,}))(?P<rest>[^\n]*)$", re.MULTILINE)
 # Bounded, so that unpaired backticks in a very long line cost only linear time.
 INLINE_CODE = re.compile(r"(?<!`)(?P<ticks>`+)(?!`)[^\n]{0,1000}?(?<!`)(?P=ticks)(?!`)")
@@ -17,14 +19,14 @@ INLINE_CODE = re.compile(r"(?<!`)(?P<ticks>`+)(?!`)[^\n]{0,1000}?(?<!`)(?P=ticks
 
 @dataclass(frozen=True, kw_only=True)
 class _CodeBlock:
-    """A fenced code block, by positions in the text."""
+    """A fenced code block, or a table in the place of one, by positions in the text."""
 
     begin: int  # the first character of the opening line
     inside: int  # the first character after the opening line
     close: int  # the first character of the closing line, or the text's end without a closing line
     end: int  # after the closing fence
-    opening: str  # the opening line with its info string
-    fence: str  # the fence with its indentation
+    opening: str  # the opening line with its info string; a table's header
+    fence: str  # the fence with its indentation; empty for a table
 
 
 def code_blocks(text: str) -> list[_CodeBlock]:
@@ -42,25 +44,36 @@ def code_blocks(text: str) -> list[_CodeBlock]:
     return blocks
 
 
+def tables(text: str) -> list[Table]:
+    """Returns the tables of a text, in order."""
+    if "|" not in text:
+        return []
+    return list(tables_in(text, [(block.begin, block.end) for block in code_blocks(text)]))
+
+
 def after_line(line: str, opening: str | None) -> tuple[str | None, bool]:
     """Advances by one line. Returns the opening line of the block that is open after the line, and whether the line is
     code.
 
-    Equivalent to ``code_blocks`` for a text in lines. ``line`` is passed without its line break.
+    Equivalent to ``code_blocks`` for a text in lines. ``line`` is passed without its line break. The opening of a table
+    is its header.
     """
     found = _FENCE_LINE.fullmatch(line)
     if opening is None:
         opens = found is not None and _opens(found)
         return (line if opens else None), opens
     begun = _FENCE_LINE.fullmatch(opening)
-    assert begun is not None  # this line has opened a block
-    return (None if found and _closes(found, begun) else opening), True
+    is_over = "|" not in line if begun is None else found is not None and _closes(found, begun)
+    return (None if is_over else opening), begun is not None
 
 
 def open_at_end(text: str) -> _CodeBlock | None:
-    """Returns the code block left open at the end of a text, if any."""
+    """Returns the code block left open at the end of a text, or the table that its last line belongs to, if any."""
     blocks = code_blocks(text)
-    return blocks[-1] if blocks and blocks[-1].close == blocks[-1].end == len(text) else None
+    if blocks and blocks[-1].close == blocks[-1].end == len(text):
+        return blocks[-1]
+    table = next(reversed(tables(text)), None)
+    return _as_block(table) if table and len(text.removesuffix("\n")) <= table.end else None
 
 
 def _opens(line: re.Match[str]) -> bool:
@@ -124,8 +137,8 @@ def cut(text: str, limit: int) -> list[_MessagePart]:
 
     A cut falls between paragraphs, or else lines, or else words, or else anywhere, in the last three quarters of a
     part. It never divides an escape or a ``<…>`` (unless that alone exceeds a part), nor one visible character. A code
-    block is closed at the end of a part and reopened in the next, including its info string; a block whose opening line
-    takes more than a quarter of the limit is treated as plain text.
+    block is closed at the end of a part and reopened in the next, including its info string, and a table goes on under
+    its header; a block or table whose opening takes more than a quarter of the limit is treated as plain text.
 
     :raises ValueError: ``limit`` is below ``MIN_LIMIT``.
     """
@@ -175,7 +188,8 @@ class _Cutter:
     def __init__(self, text: str, limit: int) -> None:
         self._text = text
         self._limit = limit
-        self._blocks = [block for block in code_blocks(text) if len(block.opening) <= limit // 4]
+        blocks = sorted([*code_blocks(text), *map(_as_block, tables(text))], key=lambda block: block.begin)
+        self._blocks = [block for block in blocks if len(block.opening) <= limit // 4]
         self._begins = [block.begin for block in self._blocks]
         self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
         self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
@@ -307,8 +321,14 @@ class _Cutter:
         return None
 
 
+def _as_block(table: Table) -> _CodeBlock:
+    return _CodeBlock(
+        begin=table.begin, inside=table.inside, close=table.end, end=table.end, opening=table.head, fence=""
+    )
+
+
 def _closing(block: _CodeBlock | None) -> str:
-    return f"\n{block.fence}" if block else ""
+    return f"\n{block.fence}" if block and block.fence else ""
 
 
 def _belongs_together(text: str, position: int) -> bool:

@@ -19,8 +19,9 @@ from swarm.domain.button_actions import (
     Feedback,
     feedback_value,
 )
-from swarm.domain.text.cutting import split
+from swarm.domain.text.cutting import split, tables
 from swarm.domain.text.slack_text import escape, for_markdown
+from swarm.domain.text.tables import with_one_table
 from swarm.slack.incoming.fields import JsonObject, objects_at
 
 Block = dict[str, object]
@@ -44,9 +45,10 @@ def stream_chunks(chunks: Sequence[Chunk]) -> list[Block]:
     return [_chunk(chunk) for chunk in chunks if not (isinstance(chunk, Text) and not chunk.text)]
 
 
-def text_block(text: str) -> list[Block]:
-    """Returns Markdown as a block; no block for a text without visible characters, which Slack refuses."""
-    return [{"type": "markdown", "text": for_markdown(text)}] if text.strip() else []
+def text_blocks(text: str) -> list[Block]:
+    """Returns Markdown as blocks with one table each; none for a text without visible characters: Slack refuses it."""
+    parts = with_one_table(text, tables(text)) if "|" in text else [text]
+    return [{"type": "markdown", "text": for_markdown(part)} for part in parts if part.strip()]
 
 
 def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
@@ -62,7 +64,7 @@ def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
 
 def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
     """Returns the blocks below the last message of an answer, from the note to 👍 and 👎."""
-    blocks = text_block(cut_text(closing.note, MAX_NOTE_CHARACTERS))
+    blocks = text_blocks(cut_text(closing.note, MAX_NOTE_CHARACTERS))
     if closing.retry:
         blocks.append(actions(button(RETRY_RUN_ACTION, "Retry", place.run_id)))
     if closing.footer:

@@ -7,7 +7,6 @@ from typing import Final
 
 from swarm.domain.access import Me
 from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
-from swarm.domain.text.slack_text import for_markdown
 from swarm.slack.outgoing import sessions
 from swarm.slack.outgoing.answer_blocks import (
     MAX_UPDATE_CHARACTERS,
@@ -16,6 +15,7 @@ from swarm.slack.outgoing.answer_blocks import (
     drop_request_block,
     stop_run_block,
     stop_task_block,
+    text_blocks,
 )
 from swarm.slack.outgoing.request_cards import request_blocks, request_text
 from swarm.slack.outgoing.streams import own_metadata
@@ -57,7 +57,7 @@ def content(delivery: Delivery, me: Me | None = None) -> dict[str, object]:
     if delivery.request:
         where = asked_in_text(me, *delivery.asked_in) if delivery.asked_in else ""
         return {"text": request_text(delivery.request), "blocks": request_blocks(delivery.request, where)}
-    blocks: list[dict[str, object]] = [{"type": "markdown", "text": for_markdown(delivery.text)}]
+    blocks = text_blocks(delivery.text)
     if delivery.stops_task_id:
         blocks.append(stop_task_block(delivery.stops_task_id))
     if delivery.stops_run_id:

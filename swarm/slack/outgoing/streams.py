@@ -42,7 +42,7 @@ from swarm.slack.outgoing.answer_blocks import (
     closing_blocks,
     cut_text,
     stream_chunks,
-    text_block,
+    text_blocks,
 )
 from swarm.slack.outgoing.sessions import Sessions
 from swarm.slack.outgoing.web_api import Failure, WebApi
@@ -209,7 +209,7 @@ def _with_chunks(chunks: Sequence[Chunk]) -> dict[str, object]:
 def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[str, object]:
     """Returns the arguments of a complete message. Notifications and readers of the history get its plain text."""
     limit = MAX_UPDATE_CHARACTERS if isinstance(page, UpdatePage) else len(page.text)
-    blocks = [*card_blocks(page.cards, place.display), *text_block(page.text), *closing_blocks(page.closing, place)]
+    blocks = [*card_blocks(page.cards, place.display), *text_blocks(page.text), *closing_blocks(page.closing, place)]
     return {
         "text": cut_text(page.text, limit) if page.text.strip() else _instead_of_text(place, page),
         "blocks": blocks,
