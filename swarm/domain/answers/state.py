@@ -353,8 +353,10 @@ def without_empty_code(live: Live) -> Live:
     first = next((chunk for chunk in live.queue if isinstance(chunk, Text)), None)
     if not live.reopen or first is None:
         return live
-    line, newline, rest = first.text.lstrip("\n").partition("\n")
-    opening, is_code = after_line(line, live.reopen.rstrip("\n"))
+    reopen = live.reopen.rstrip("\n")
+    is_table = "\n" in reopen  # which a blank line ends
+    line, newline, rest = (first.text if is_table else first.text.lstrip("\n")).partition("\n")
+    opening, is_code = after_line(line, reopen)
     if opening is not None:
         return live
     queue = tuple(Text(text=newline + rest) if is_code and chunk is first else chunk for chunk in live.queue)

@@ -122,11 +122,11 @@ _QUOTE = re.compile(r" {0,3}>(?: ?>)*")
 _SPECIAL = re.compile(r"(?P<ticks>`+)|<|(?P<bracket>\[)|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
 _END_OF_TOKEN = re.compile(r"[<>]")
 _UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
-# Text that may become a ping, an address, inline code or a mention, depending on the following text.
-_UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
+# Text that may become a ping, an address, inline code, emphasis or a mention, depending on the following text.
+_UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<*~]+)\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"[a-z0-9.:/]", re.IGNORECASE)
 _SCHEMES: Final = ("https://", "http://", "mailto:")
-_ALIVE = re.compile(r"[&<>`@\[]|http", re.IGNORECASE)
+_ALIVE = re.compile(r"[&<>`@\[*~]|http", re.IGNORECASE)
 
 _FindEnd = Callable[[str, int, int], int]
 """Returns the last position in a part of a text where a piece may end; 0 if there is none."""
@@ -216,7 +216,7 @@ def _last_decided(text: str, start: int, end: int) -> int:
     """Returns the last position, even inside a word, before which later text changes nothing."""
     while end > start and (found := _UNDECIDED.search(text, max(start, end - _LONGEST_WORD), end)):
         is_decided = end < len(text) and not _GOES_ON.match(text, end)
-        if is_decided and text[end - 1] not in "`<":
+        if is_decided and text[end - 1] not in "`<*~":
             break
         end = found.start()
     return end if end > start else 0

@@ -73,7 +73,7 @@ def open_at_end(text: str) -> _CodeBlock | None:
     if blocks and blocks[-1].close == blocks[-1].end == len(text):
         return blocks[-1]
     table = next(reversed(tables(text)), None)
-    return _as_block(table) if table and len(text.removesuffix("\n")) <= table.end else None
+    return _as_block(table) if table and text.endswith("\n") and table.end == len(text) - 1 else None
 
 
 def _opens(line: re.Match[str]) -> bool:

@@ -132,8 +132,19 @@ MAY_BE_MARKDOWN_LINK = re.compile(
 )
 """The beginning of a Markdown link, up to the end of the text so far."""
 
+# Markdown opens and closes emphasis only next to blanks if the character inside is punctuation. Chinese, Japanese and
+# Korean have no blanks there.
+_HAIR_SPACE = "\u200a"
+_WIDE = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uff10-\uff5a]"
+_EMPHASIS = (
+    rf"(?P<opens>(?<={_WIDE})(?:\*{{1,3}}|~~)(?=[\"'(\[{{\u300c\u300e\uff08\u3010\u3008\u300a\u3014\u201c\u2018]))"
+    rf"|(?P<closes>(?<=[\"')\]}}.,:;!?%\u3001\u3002\u300d\u300f\uff09\u3011\u3009\u300b\u3015\u201d\u2019\uff01\uff0c\uff1a\uff1b\uff1f\u2026])"
+    rf"(?:\*{{1,3}}|~~)(?={_WIDE}))"
+)
+
 _PROSE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
+    rf"|{_EMPHASIS}"
     r"|(?P<begin>^(?: {0,3}>(?: ?>)*)?[ \t]{0,8}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,8}){0,3})"
     r"(?P<reference>\[[^\[\]\n]{1,999}\]:)"
     r"|(?P<quote>^ {0,3}>(?: ?>)*)"
@@ -196,6 +207,8 @@ def prose(text: str, mentionable: Container[str]) -> str:
 def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
     if found["quote"]:
         return found.group()
+    if found["opens"] or found["closes"]:
+        return f"{_HAIR_SPACE}{found['opens']}" if found["opens"] else f"{found['closes']}{_HAIR_SPACE}"
     if found["reference"]:
         return f"{found['begin']}\\{inert(found['reference'])}"
     if found["address"]:

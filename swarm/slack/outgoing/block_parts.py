@@ -21,7 +21,9 @@ Block = dict[str, Any]
 
 MAX_SECTION_CHARACTERS: Final = 3_000
 
-_FORMATTING: Final = re.compile(r"[*_~`]")
+_FORMATTING: Final = re.compile(r"[*~`]|_+(?!\w)")
+"""Underscores within names stay: they format only between the beginning of a word and the end of one."""
+
 _USER: Final = re.compile(r"[UW][A-Z0-9]{1,30}")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{1,30}")
 

@@ -78,6 +78,16 @@ def test_a_code_block_is_closed_above_and_opened_again_below() -> None:
     assert [message.text for message in run.messages] == ["```sh\nls\n\n```", "```sh\ncd\n```\nDone."]
 
 
+@every(
+    ("after", "below"),
+    [("|3|4|\nDone.", "|a|b|\n|-|-|\n|3|4|\nDone."), ("\nDone | so.", "Done | so."), ("Done.", "Done.")],
+)
+def test_a_table_goes_on_below_under_its_header(after: str, below: str) -> None:
+    table = "|a|b|\n|-|-|\n|1|2|\n"
+    run = Run().play([(0.0, text(table)), (1.0, SEAL), (2.0, PASS), (3.0, text(after)), (4.0, Finished())])
+    assert [message.text for message in run.messages] == [table, below]
+
+
 @every("fault", ["applied", "expire"])
 @every("number", [1, 2, 3, 4])
 @every("mode", list(PageMode))

@@ -34,6 +34,8 @@ FRAGMENTS = st.sampled_from(
         "é",
         "[FINAL ANSWER]",
         "[1]: ",
+        "太**「",
+        "」**",
         "\n- [",
         "]:",
         "[final",
