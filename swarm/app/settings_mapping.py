@@ -286,6 +286,7 @@ def _policy(settings: Settings, chosen: ChannelSettings) -> ChannelPolicy:
         allowed_bots=chosen.allowed_bots,
         bot_messages_per_hour=chosen.bot_messages_per_hour,
         display=chosen.display,
+        stream=chosen.stream,
         client_context=chosen.client_context,
         external=chosen.external,
         share_email=chosen.share_email,

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, JsonValue, SecretStr, field_validator, model_validator
 
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
-from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.answers.calls import Growth, TaskDisplay
 from swarm.domain.channel_policy import (
     ALERT_WINDOW_SECONDS,
     BOT_MESSAGES_PER_HOUR,
@@ -162,6 +162,11 @@ class ChannelSettings(Section):
         External.DENY, description="whether guests and people from other workspaces reach agents: deny or allow"
     )
     display: TaskDisplay = Field(TaskDisplay.PLAN, description="how tools and plans are shown: plan, or timeline")
+    stream: Growth = Field(
+        Growth.AUTO,
+        description="how answers grow: native (live only for the person who asked), edits (everybody sees it), auto "
+        "(edits once a second person has written in the thread)",
+    )
     client_context: Mapping[str, JsonValue] = Field(
         default_factory=dict,
         description="your own keys for the agent's client context, for example to influence its style",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.answers.calls import Growth, TaskDisplay
 
 
 class Listen(StrEnum):
@@ -121,6 +121,7 @@ class ChannelPolicy:
     allowed_bots: frozenset[str] = frozenset()  # bot ids (B…), the user ids of bots (U…), or * for all
     bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # routed in one thread
     display: TaskDisplay = TaskDisplay.PLAN
+    stream: Growth = Growth.AUTO
     client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # the channel's keys, JSON values
     external: External = External.DENY
     share_email: bool = False  # whether the agent gets the requester's e-mail address

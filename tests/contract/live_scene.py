@@ -27,7 +27,7 @@ from tests.contract.slack.answers import place
 from tests.contract.slack.workspace import Workspace
 
 PATIENCE_SECONDS = 20.0
-FAST = Pace(append=0.03, line=0.01, update=0.03, line_update=0.01)
+FAST = Pace(append=0.03, line=0.01, update=0.03)
 
 Events = AsyncGenerator[AgentEvent, None]
 Script = Callable[[], Events]

@@ -11,7 +11,17 @@ import pytest
 
 from swarm.clock import ManualClock
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
-from swarm.domain.answers.calls import AppendStream, Card, CloseStream, Closing, OpenStream
+from swarm.domain.answers.calls import (
+    AppendStream,
+    Card,
+    CloseStream,
+    Closing,
+    Growth,
+    OpenStream,
+    PostPage,
+    Slot,
+    UpdatePage,
+)
 from swarm.domain.answers.events import MAX_PIECE_CHARACTERS, StepStatus
 from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Unavailable, Withdrawn
@@ -32,7 +42,7 @@ from swarm.store.inbox import leases
 from swarm.store.runs import run_events, runs
 from swarm.store.runs.runs import Run
 from tests.services.test_retention import DAY
-from tests.support.live import Show, playing, show
+from tests.support.live import FakeLive, Show, playing, show
 from tests.support.streams import Writing, begun, begun_for
 from tests.support.tasks import asked_and_handed, status_of, task_of
 from tests.support.waiting import wait_until
@@ -87,6 +97,45 @@ async def test_people_see_each_piece_before_the_agent_says_the_next_and_closing_
     await world.send()
     assert (writing.root.ts, CHECK) in world.slack.reactions
     assert world.slack.posts == []
+
+
+@pytest.mark.req("STREAM-15")
+async def test_once_a_second_person_writes_everybody_sees_the_answer_grow(world: World) -> None:
+    lead = await world.lead()
+    async with playing(world) as show:
+        writing = await begun(world, lead)
+        await writing.append("For one.\n")
+        await writing.until_shown(show, "For one.\n")
+        await world.says("And I?", thread=writing.root, by="U2")
+        await until(lambda: not show.live.of(writing.root)[0].streaming)
+        await writing.append("For all.\n")
+        await writing.until_shown(show, "For all.\n")
+        assert show.live.of(writing.root)[1].text == "For all.\n"
+        await writing.close("The end.")
+        await writing.ended()
+    assert [type(call) for _, call in show.live.calls][-2:] == [PostPage, UpdatePage]
+    assert [message.text for message in show.live.of(writing.root)] == ["For one.\n", "For all.\nThe end."]
+
+
+@pytest.mark.req("STREAM-15")
+@pytest.mark.parametrize(
+    ("stream", "crowded", "begins"),
+    [
+        ("auto", False, OpenStream),
+        ("auto", True, PostPage),
+        ("edits", False, PostPage),
+        ("native", True, OpenStream),
+    ],
+)
+async def test_how_an_answer_begins(world: World, stream: str, crowded: bool, begins: type[object]) -> None:
+    """Where its stream would have to wait, everybody sees a post grow."""
+    world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(stream=Growth(stream))))
+    live = FakeLive(crowded=frozenset({Slot.OPEN}) if crowded else frozenset())
+    async with playing(world, live=live) as show:
+        writing = await begun(world, await world.lead())
+        await writing.append("Some words.\n")
+        await writing.until_shown(show, "Some words.\n")
+    assert type(live.calls[0][1]) is begins
 
 
 async def test_the_answer_is_in_the_history_of_the_next_message(world: World) -> None:

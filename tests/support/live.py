@@ -47,7 +47,7 @@ from tests.support.slack import next_ts
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import ME, World
 
-FAST = Pace(append=0.02, line=0.01, update=0.02, line_update=0.01)
+FAST = Pace(append=0.02, line=0.01, update=0.02)
 
 Events = AsyncGenerator[AgentEvent, None]
 Script = Callable[[RunInput], Events]
@@ -79,10 +79,14 @@ class FakeLive:
     statuses: dict[str, str] = field(default_factory=dict)  # by thread, as it stands
     told: list[tuple[str, str, SessionState]] = field(default_factory=list)  # calls for statuses, in order
     shows_stop: bool = False
+    crowded: frozenset[Slot] = frozenset()  # methods whose turn comes late
     is_down: bool = False  # takes no status
 
     async def acquire_slot(self, slot: Slot, channel: str) -> None:
         await asyncio.sleep(0)
+
+    def expected_wait_seconds(self, slot: Slot, channel: str) -> float:
+        return 60.0 if slot in self.crowded else 0.0
 
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
         self.calls.append((place.run_id, call))

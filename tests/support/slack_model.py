@@ -33,6 +33,7 @@ from swarm.domain.answers.events import AgentEvent
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
     BreakPassed,
+    GrowForAll,
     Input,
     PageLocated,
     SealRequested,
@@ -105,7 +106,7 @@ Fault = Callable[[StreamCall, int], Answer | str | None]
 "expire" ends all streams before the call, "stop" is a person who stops them, "delete" one who deletes all messages."""
 
 
-Request = StopRequested | SealRequested | BreakPassed
+Request = StopRequested | SealRequested | BreakPassed | GrowForAll
 
 
 @dataclass

@@ -15,6 +15,14 @@ class TaskDisplay(StrEnum):
     TIMELINE = "timeline"  # each at its position in the text
 
 
+class Growth(StrEnum):
+    """How answers grow in Slack. A native stream grows only for the person who asked."""
+
+    NATIVE = "native"
+    EDITS = "edits"  # posts that are updated, which everybody sees
+    AUTO = "auto"  # a native stream until a second person has written in the thread
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text:
     """More text of a message: Markdown, safe for Slack."""
@@ -203,4 +211,5 @@ class AnswerTarget:
     agent_name: str
     run_id: str  # the value of the buttons; for an answer without a run, the id of its last post
     display: TaskDisplay = TaskDisplay.PLAN
+    growth: Growth = Growth.AUTO
     footer: str = ""  # the operator's text in mrkdwn, appended to the footer

@@ -30,6 +30,7 @@ from swarm.domain.model.deliveries import Answer
 __all__ = [
     "AgentEventReceived",
     "BreakPassed",
+    "GrowForAll",
     "Input",
     "Live",
     "Pace",
@@ -91,12 +92,25 @@ class BreakPassed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class GrowForAll:
+    """A request to go on in posts, which everybody sees growing, once and for all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tick:
     """The passage of time."""
 
 
 Input = (
-    AgentEventReceived | SlotGranted | SlackAnswered | PageLocated | StopRequested | SealRequested | BreakPassed | Tick
+    AgentEventReceived
+    | SlotGranted
+    | SlackAnswered
+    | PageLocated
+    | StopRequested
+    | SealRequested
+    | BreakPassed
+    | GrowForAll
+    | Tick
 )
 
 Step = tuple[Live, tuple[Command, ...]]
@@ -153,6 +167,8 @@ def _take(live: Live, taken: Input, now: float) -> Step:
             return seal_page(live), ()
         case BreakPassed():
             return pass_break(live), ()
+        case GrowForAll():
+            return replace(live, mode=PageMode.POST), ()
         case Tick():
             return _give_up_search(live, now)
         case _:

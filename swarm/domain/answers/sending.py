@@ -88,7 +88,7 @@ def _close_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
         return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), now)
     if page.is_full:
         return _close(live, with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen)), now)
-    if live.outcome is None and not _has_break(live):  # the stream is old
+    if live.outcome is None and not _has_break(live):  # the stream is old, or others read along
         closed, reopen = seal(page)
         filled = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
         return _close(live, with_changed_cards(filled), now)
@@ -330,7 +330,8 @@ def _rewrite(live: Live, page: AnswerPage, now: float) -> Step:
 
 
 def _must_close(live: Live, page: AnswerPage, now: float) -> bool:
-    return live.outcome is not None or page.is_full or page.is_doubted or page.is_old(now) or _has_break(live)
+    is_over = live.outcome is not None or page.is_full or page.is_doubted or page.is_old(now) or _has_break(live)
+    return is_over or live.mode is PageMode.POST  # the answer goes on for everybody
 
 
 def _is_due(live: Live, page: AnswerPage, now: float) -> bool:
@@ -342,7 +343,7 @@ def _due_at(live: Live, page: AnswerPage) -> float:
     if page.sent_at is None or not live.queue or _has_break(live):
         return 0.0
     if page.mode is PageMode.POST:
-        return page.sent_at + (live.pace.line_update if live.urgent else live.pace.update)
+        return page.sent_at + live.pace.update * live.growing_posts
     return page.sent_at + (live.pace.line if live.urgent else live.pace.append)
 
 

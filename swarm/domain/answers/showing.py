@@ -89,6 +89,10 @@ class LiveSlack(Protocol):
         """Waits until Slack's limits allow a call."""
         ...
 
+    def expected_wait_seconds(self, slot: Slot, channel: str) -> float:
+        """Returns how long :meth:`acquire_slot` is expected to wait."""
+        ...
+
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
         """Makes one call immediately, once, and returns its result."""
         ...
@@ -123,6 +127,10 @@ class Showing(Protocol):
         """Records that another process now gives the answer: `show` makes no more calls and raises AnswerLost."""
         ...
 
+    def grow_for_all(self) -> None:
+        """Goes on in posts that everybody sees growing, because others take part in the thread."""
+        ...
+
     async def seal(self) -> None:
         """Ends the current message after all content so far. Waits until Slack has accepted it, or accepts no more."""
         ...
@@ -145,7 +153,10 @@ class Stage(Protocol):
     def answer(
         self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
     ) -> Showing:
-        """Returns the display of a new answer, below ``pages`` sealed messages that contain its earlier beginning."""
+        """Returns the display of a new answer, below ``pages`` sealed messages that contain its earlier beginning.
+
+        It grows as a native stream unless the place's settings, or `Showing.grow_for_all`, say otherwise.
+        """
         ...
 
 

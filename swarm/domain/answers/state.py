@@ -83,7 +83,7 @@ class PageMode(StrEnum):
     """How a message grows."""
 
     STREAM = "stream"
-    POST = "post"  # posted and updated: the workspace does not support streams
+    POST = "post"  # posted and updated, which everybody sees; the only way where Slack does not support streams
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,8 +222,7 @@ class Pace:
 
     append: float = 0.8
     line: float = 0.3  # used at the end of a line or a text message, or when a tool starts
-    update: float = 1.5  # replaces both where streams are not supported
-    line_update: float = 1.0
+    update: float = 1.5  # for posts, times the number of answers that grow so: 40 of Slack's 50 updates a minute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -268,6 +267,7 @@ class Live:
 
     # The growing message.
     mode: PageMode = PageMode.STREAM
+    growing_posts: int = 1  # how many answers grow as posts, with this one
     page: AnswerPage | None = None
     ended: AnswerPage | None = None  # the last message, if it ended before the end of the answer was known
     pages: int = 0  # the number of messages started

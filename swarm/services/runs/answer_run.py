@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 import structlog
 
 from swarm.domain.access import Me
-from swarm.domain.answers.calls import AnswerTarget
+from swarm.domain.answers.calls import AnswerTarget, Growth
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, NeedsInput, Warned
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown, Last, Showing, Stage
 from swarm.domain.errors import SwarmError, Unavailable
@@ -39,11 +39,12 @@ from swarm.services.runs.settling import outcome_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
-from swarm.store.threads import status_lines
+from swarm.store.threads import status_lines, transcript
 
 T = TypeVar("T")
 
 _AGAIN_SECONDS: Final = 1.0
+_LOOK_FOR_WRITERS_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -73,6 +74,7 @@ class Opening:
 
     place: AnswerTarget | None  # None for a task without a thread
     mentionable: frozenset[str]  # user ids
+    writers: frozenset[str] = frozenset()  # the people who have written in the thread, by user id
     sealed_pages: int = 0  # messages that already show the beginning of the answer
     is_silent: bool = False  # nothing is shown before the answer is judged
 
@@ -126,6 +128,7 @@ class AnswerRun:
         self.term = term
         self._run_context = run_context
         self._showing: Showing | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None  # reads an answer that is not shown live
         self._stopped: tuple[str | None] | None = None  # the user id of the person who stopped the run
         self._is_lost = False  # the work now belongs to another run
@@ -152,6 +155,7 @@ class AnswerRun:
             if not isinstance(error, Exception):
                 raise
         finally:
+            beside += [self._watching] if self._watching else []
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
@@ -203,6 +207,18 @@ class AnswerRun:
 
         return [self._run_context.background.start(attempt(offer(), "turn", turn=self.run_id))]
 
+    async def _watch_writers(self, showing: Showing, place: AnswerTarget, writers: frozenset[str]) -> None:
+        """Lets the answer grow for everybody once a second person has written in the thread."""
+        while len(writers) < 2:
+            await asyncio.sleep(_LOOK_FOR_WRITERS_SECONDS)
+            try:
+                writers |= await self._run_context.database.read(
+                    transcript.latest_writers, place.team, place.channel, place.thread_ts
+                )
+            except Unavailable:
+                continue
+        showing.grow_for_all()
+
     async def _shown(self, opening: Opening) -> AnswerShown:
         """Shows the answer live to people; collects the complete answer in silence, for bots, or without a thread."""
         events, place = self._unless_away(await self.source.events(self)), opening.place
@@ -218,6 +234,8 @@ class AnswerRun:
             pages=opening.sealed_pages,
         )
         self._showing = showing
+        if place.growth is Growth.AUTO and place.thread_ts and not place.is_direct:
+            self._watching = self._run_context.background.start(self._watch_writers(showing, place, opening.writers))
         if self._stopped:
             showing.stop(*self._stopped)
         if self._is_lost:

@@ -143,6 +143,7 @@ class AgentSource:
         return Opening(
             place=place,
             mentionable=frozenset(spoken | ({self._requester} if self._requester else set())),
+            writers=frozenset(spoken | ({self._requester} if self._requester else set())),
             is_silent=self._trigger.overthink or self._trigger.notice is not None,
         )
 

@@ -89,6 +89,7 @@ def place_of(
     footer: str = "",
 ) -> AnswerTarget:
     """Returns where in Slack the answer of a run appears."""
+    policy = operating_policy.policy(thread.channel)
     return AnswerTarget(
         team=thread.team,
         channel=thread.channel,
@@ -97,7 +98,8 @@ def place_of(
         requester=requester,
         agent_name=agent_name,
         run_id=run_id,
-        display=operating_policy.policy(thread.channel).display,
+        display=policy.display,
+        growth=policy.stream,
         footer=footer,
     )
 

@@ -24,11 +24,13 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Command,
     Find,
+    Growth,
     HangUp,
     OpenStream,
     Over,
     PostPage,
     SetStatus,
+    Slot,
     StreamCall,
     UpdatePage,
 )
@@ -36,6 +38,7 @@ from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, TextD
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
     BreakPassed,
+    GrowForAll,
     Input,
     PageLocated,
     SealRequested,
@@ -46,7 +49,7 @@ from swarm.domain.answers.reducer import (
     begin,
     step,
 )
-from swarm.domain.answers.sending import wake_at
+from swarm.domain.answers.sending import OPEN_PATIENCE_SECONDS, wake_at
 from swarm.domain.answers.showing import AnswerLost, AnswerShown, Last, LiveSlack, MayCall, PageRecord
 from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.errors import NotFound, SwarmError
@@ -110,7 +113,7 @@ class LiveAnswer:
     Slack is searched ``doubt_seconds`` after a call with an unknown outcome; by then the call can no longer take
     effect. ``may_call`` is asked before each call. ``known`` contains all messages that are currently growing,
     including those of other answers; a search skips them. ``pages`` messages of the answer were begun earlier and are
-    sealed.
+    sealed. ``posts`` contains all answers that grow as posts.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class LiveAnswer:
         doubt_seconds: float = 11.0,
         clock: Callable[[], float] = time.monotonic,
         known: set[str] | None = None,
+        posts: set[LiveAnswer] | None = None,
         pages: int = 0,
     ) -> None:
         self._place = place
@@ -141,6 +145,7 @@ class LiveAnswer:
         self._reading: asyncio.Task[None] | None = None
         self._known = set[str]() if known is None else known
         self._own: set[str] = set()
+        self._posts = set[LiveAnswer]() if posts is None else posts
         self._call_began_after = ""
         self._over: Over | None = None
         self._seals: list[_Seal] = []
@@ -161,6 +166,10 @@ class LiveAnswer:
         """Stops showing the answer here, because another run gives it."""
         self._failure = AnswerLost()
         self._inputs.put_nowait(Tick())
+
+    def grow_for_all(self) -> None:
+        """Goes on in posts that everybody sees growing; a stream in progress is closed."""
+        self._inputs.put_nowait(GrowForAll())
 
     async def seal(self) -> None:
         """Shows the content so far without delay, and ends its message. What follows waits for `go_on`.
@@ -219,6 +228,7 @@ class LiveAnswer:
         rest: Input | None = taken
         while rest is not None:
             taken, rest = self._join_deltas(rest)
+            self._count_posts()
             before, self._looked_at = self._live, self._clock()
             self._live, commands = step(before, taken, self._looked_at)
             if self._live.gives_up and not before.gives_up:
@@ -232,6 +242,11 @@ class LiveAnswer:
             await self._note_end(before, taken)
             await self._execute(commands)
             self._end_seals()
+
+    def _count_posts(self) -> None:
+        if self._live.mode is PageMode.POST:
+            self._posts.add(self)
+            self._live = replace(self._live, growing_posts=len(self._posts))
 
     def _end_seals(self, *, are_all: bool = False) -> None:
         for seal in list(self._seals):
@@ -267,6 +282,8 @@ class LiveAnswer:
     async def _execute(self, commands: Iterable[Command]) -> None:
         for command in commands:
             match command:
+                case AcquireSlot(slot=Slot.OPEN) if self._place.growth is Growth.AUTO and self._is_crowded():
+                    self.grow_for_all()
                 case AcquireSlot():
                     self._tasks.start(self._acquire_slot(command))
                 case Find(page=page):
@@ -337,6 +354,10 @@ class LiveAnswer:
             self._inputs.put_nowait(PageLocated(ts=ts))
             return
 
+    def _is_crowded(self) -> bool:
+        """Whether so many answers begin at once that this one would wait for its stream."""
+        return self._slack.expected_wait_seconds(Slot.OPEN, self._place.channel) > OPEN_PATIENCE_SECONDS
+
     async def _acquire_slot(self, ask: AcquireSlot) -> None:
         await self._slack.acquire_slot(ask.slot, self._place.channel)
         self._inputs.put_nowait(SlotGranted(slot=ask.slot))
@@ -387,6 +408,7 @@ class LiveAnswer:
         if landing:
             await asyncio.wait(landing, timeout=LANDING_SECONDS)
         self._known -= self._own
+        self._posts.discard(self)
         await self._tasks.end()
         with contextlib.suppress(RuntimeError):  # already closed, or never started
             await events.aclose()
@@ -423,6 +445,7 @@ class LiveStage:
         self._doubt_seconds = doubt_seconds
         self._pace = pace
         self._growing: set[str] = set()
+        self._posts: set[LiveAnswer] = set()
 
     def answer(
         self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
@@ -432,11 +455,12 @@ class LiveStage:
             place,
             self.slack,
             mentionable=mentionable,
-            mode=PageMode.STREAM if place.thread_ts else PageMode.POST,
+            mode=PageMode.STREAM if place.thread_ts and place.growth is not Growth.EDITS else PageMode.POST,
             pace=self._pace,
             record=record,
             may_call=may_call,
             doubt_seconds=self._doubt_seconds,
             known=self._growing,
+            posts=self._posts,
             pages=pages,
         )

@@ -14,6 +14,7 @@ import orjson
 from sqlalchemy import BigInteger, BindParameter, Executable, Text, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
+from swarm.clock import SECOND, us_to_slack_ts
 from swarm.domain.model.threads import (
     FLAT,
     FLAT_MESSAGES,
@@ -278,6 +279,13 @@ def bot_turns(tx: Transaction, team: str, channel: str, thread_ts: str, since: i
     return int(next(iter(row.values()))) if row else 0
 
 
+def latest_writers(tx: Transaction, team: str, channel: str, thread_ts: str) -> set[str]:
+    """Returns the people who have written in a thread in the last minute, by user id."""
+    since = us_to_slack_ts(tx.now - 60 * SECOND)
+    rows = _WRITERS.all(tx, team=team, channel=channel, thread_ts=thread_ts, since_ts=since)
+    return {row["author_id"] for row in rows}
+
+
 def last_answer(messages: Sequence[TranscriptMessage]) -> str | None:
     """Returns the last text of an agent in a transcript, even if it follows the message being read."""
     answers = (message for message in reversed(messages) if message.kind is AuthorKind.AGENT)
@@ -352,6 +360,9 @@ _in_thread = (
     & (_t.channel == bindparam("channel"))
     & (_t.thread_ts == bindparam("thread_ts"))
     & _t.deleted_at.is_(None)
+)
+_WRITERS = Statement(
+    select(_t.author_id).where(_in_thread, _t.author_kind == AuthorKind.USER, _t.ts > bindparam("since_ts")).distinct()
 )
 _PAGE = Statement(
     select(thread_messages).where(_in_thread, _t.ts > bindparam("after_ts")).order_by(_t.ts).limit(AT_MOST_N)
