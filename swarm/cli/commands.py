@@ -131,6 +131,25 @@ def upgrade() -> None:
 
 
 @slack.command
+def selftest(channel: str, *, report: Path | None = None) -> int:
+    """Hold what this version relies on against your Slack: some fifty messages in one thread, deleted at the end.
+
+    Needs SLACK_BOT_TOKEN, and a private channel that the app was invited to. The same calls are made in a Slack twin;
+    what differs is printed. Exits with 0 if nothing differs, and with 1 otherwise.
+
+    Parameters
+    ----------
+    channel
+        The private channel, as "#name" or by its id.
+    report
+        A new file for the report as JSON; by default selftest-DATE.json. It has no tokens and no text of people.
+    """
+    from swarm.cli.slack_selftest import run
+
+    return run(channel, report)
+
+
+@slack.command
 def manifest(
     *,
     mode: SlackMode = SlackMode.SOCKET,
