@@ -29,8 +29,8 @@ _INVALID: Final = (httpx2.UnsupportedProtocol, httpx2.InvalidURL)
 
 _STATUSES: Final = {
     400: "it does not understand our request",
-    401: "it refuses our credentials",
-    403: "it denies us access",
+    401: "it refused our credentials",
+    403: "it refused our credentials",
     404: "there is no agent at its address",
     405: "there is no agent at its address",
     408: "it did not answer in time",
@@ -95,7 +95,7 @@ def _words(status: int) -> str:
     if 300 <= status < 400:
         return "it answered with a redirect, which is not followed"
     words = _STATUSES.get(status) or ("it had an internal error" if status >= 500 else "it rejected our request")
-    return f"{words} (HTTP {status})"
+    return f"{words} (HTTP {status}){'; its operator must look' if status in (401, 403) else ''}"
 
 
 def not_sent(error: Exception) -> GaveUp:

@@ -110,7 +110,7 @@ def forget(
         return 0
     if not yes:
         if not sys.stdin.isatty():
-            raise Invalid("Cannot ask for confirmation.", hint="Say --yes.")
+            raise Invalid("Cannot ask for confirmation.", hint="Add --yes to confirm.")
         from rich.prompt import Confirm
 
         if not Confirm.ask(f"Forget {found['person']}? It cannot be undone", console=out, default=False):

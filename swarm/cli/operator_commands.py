@@ -281,7 +281,7 @@ def usage(
         tokens = (f"{row[name]:,}" for name in ("runs", "input_tokens", "output_tokens"))
         table.add_row(*(line_for_terminal(row[name] or "") for name in names), *tokens, _cost(row))
     below = dict.fromkeys(("model", "thread", "run"), "agent")
-    _out.print_rows(table, "No agent has told of any usage in this time.", below=below)
+    _out.print_rows(table, "No usage in this period.", below=below)
 
 
 def _cost(row: dict[str, Any]) -> str:

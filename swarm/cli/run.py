@@ -265,7 +265,7 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
                 return
             await coordinator.leave()  # an earlier process of this instance has no work any more
             as_lead = " as a lead" if wanted.role == Role.LEAD else ""
-            works = f"{wanted.name} works with {wanted.provider}{as_lead} for {wanted.url}. Ctrl-C stops."
+            works = f"Runner {wanted.name} is connected to {wanted.url} ({wanted.provider}{as_lead}). Ctrl-C stops it."
             operator_file = wanted.private[0] / "operator.token"
             warning = unbound(wanted.provider, sandbox=wanted.sandbox, operator_file=operator_file)
             lines = (works, warning, not_included(wanted.repo, trusted=wanted.trust_repository))

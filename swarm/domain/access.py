@@ -146,7 +146,7 @@ def agent_denial(author: Author, agent: AgentAccess, channel: str) -> Denial | N
     For bots, only the agent's channels count.
     """
     if agent.channels is not None and channel not in agent.channels:
-        reason = f"{agent.name} may not be used in this channel (agents.access.{agent.name}.channels)"
+        reason = f"{agent.name} cannot be used in this channel (agents.access.{agent.name}.channels)"
         return Denial(by=DeniedBy.PLACE, reason=reason, agent=agent.name)
     missing = _off_the_lists(author, agent.people) if author.kind is AuthorKind.USER else None
     if missing is None:
@@ -216,12 +216,12 @@ _REFUSED_STRANGERS: Final = {
 }
 _REFUSED: Final = {
     DeniedBy.SWITCH: "I am switched off in this channel",
-    DeniedBy.CHANNEL: "You are not on the list of people I work for here",
-    DeniedBy.AGENT: "You are not on the list of people who may use {agent}",
-    DeniedBy.PLACE: "{agent} may not be used in this channel",
+    DeniedBy.CHANNEL: "You cannot use me in this channel",
+    DeniedBy.AGENT: "You cannot use {agent}",
+    DeniedBy.PLACE: "{agent} cannot be used in this channel",
 }
-_ASK_OPERATOR: Final = "ask my operator to give you access"
-_ASK_ANYBODY: Final = f"ask a member of this channel to write to me, or {_ASK_OPERATOR}"
+_ASK_OPERATOR: Final = "my operator can change that"
+_ASK_ANYBODY: Final = f"ask a member of this channel to write to me; {_ASK_OPERATOR}"
 
 
 def why_refused(denied: Denial, author: Author) -> str:
@@ -230,7 +230,7 @@ def why_refused(denied: Denial, author: Author) -> str:
     if author.standing:
         stranger = _REFUSED_STRANGERS.get(author.standing, stranger)
     reason = _REFUSED.get(denied.by, stranger).format(agent=denied.agent)
-    ask = _ASK_ANYBODY if denied.by in (DeniedBy.STANDING, DeniedBy.CHANNEL) else _ASK_OPERATOR
+    ask = _ASK_ANYBODY if denied.by is DeniedBy.STANDING else _ASK_OPERATOR
     return f"{reason}; {ask}."
 
 

@@ -105,7 +105,7 @@ def call_text(policy: EscalationPolicy, asker: EscalationAsker, reason: str) -> 
 def _who_asks(asker: EscalationAsker) -> str:
     if asker.door is EscalationDoor.DEAD_LETTER:
         return "a message here could not be answered, so a human is needed"
-    return f"{f'<@{asker.person}>' if asker.person else f'the agent {asker.name}'} asks for help from a human here"
+    return f"{f'<@{asker.person}>' if asker.person else f'the agent {asker.name}'} needs a human here"
 
 
 def _stop(sentence: str) -> str:
@@ -121,7 +121,7 @@ def asked_by(escalation: Escalation) -> str:
 
 def asked_before_text(escalation: Escalation) -> str:
     """Returns who has asked for help, and when, in the reader's time zone."""
-    return f"Help was asked for by {_asker_of(escalation)} {_when(escalation.created_at)}."
+    return f"{_asker_of(escalation)} already asked for help here, {_when(escalation.created_at)}."
 
 
 def _asker_of(escalation: Escalation) -> str:
@@ -144,7 +144,7 @@ def on_call_text(team: str, person: str) -> str:
 
 def not_found_text(team: str, why: str) -> str:
     """Returns the post without a person on call. ``why`` is a clause."""
-    return f"The person on call{_for(team)} could not be found: {safe(why)}."
+    return f"I could not find who is on call{_for(team)}: {safe(why)}."
 
 
 def service_failed_text(service: WebhookFormat | None, why: str) -> str:

@@ -43,8 +43,8 @@ PLAIN = {"Content-Type": "text/plain"}
 BROKEN: dict[str, tuple[tuple[Step, ...], str]] = {
     # the HTTP answer
     "400": ((Answer(400, PLAIN, b"?"),), "it does not understand our request (HTTP 400)"),
-    "401": ((Answer(401, PLAIN, b"who are you?"),), "it refuses our credentials (HTTP 401)"),
-    "403": ((Answer(403, PLAIN, b"no"),), "it denies us access (HTTP 403)"),
+    "401": ((Answer(401, PLAIN, b"who are you?"),), "it refused our credentials (HTTP 401); its operator must look"),
+    "403": ((Answer(403, PLAIN, b"no"),), "it refused our credentials (HTTP 403); its operator must look"),
     "404": ((Answer(404, PLAIN, b"gone"),), "there is no agent at its address (HTTP 404)"),
     "418": ((Answer(418, PLAIN, b"tea"),), "it rejected our request (HTTP 418)"),
     "429": ((Answer(429, PLAIN, b"slow"),), "it is overloaded (HTTP 429)"),

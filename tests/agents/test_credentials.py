@@ -143,13 +143,17 @@ async def test_a_token_that_is_refused_is_replaced_once(server: AguiServer) -> N
 async def test_an_agent_that_refuses_every_token_is_asked_twice(server: AguiServer) -> None:
     server.on(TOKEN, answer_json({"access_token": "one", "expires_in": 3600}))
     server.on("/", Answer(401, {}, b""))
-    assert await run(server.url, oauth=oauth(server)) == [Broken(reason="it refuses our credentials (HTTP 401)")]
+    assert await run(server.url, oauth=oauth(server)) == [
+        Broken(reason="it refused our credentials (HTTP 401); its operator must look")
+    ]
     assert len(server.to("/")) == len(server.to(TOKEN)) == 2
 
 
 async def test_a_fixed_token_that_is_refused_is_not_tried_again(server: AguiServer) -> None:
     server.on("/", Answer(401, {}, b""))
-    assert await run(server.url, token="fixed") == [Broken(reason="it refuses our credentials (HTTP 401)")]
+    assert await run(server.url, token="fixed") == [
+        Broken(reason="it refused our credentials (HTTP 401); its operator must look")
+    ]
     assert len(server.to("/")) == 1
 
 

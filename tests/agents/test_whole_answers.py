@@ -128,7 +128,7 @@ async def test_an_invoke_may_find_that_a_person_is_asked(server: AguiServer) -> 
     ("status", "health"),
     [
         (200, Health(reachable=True, detail="it answers (HTTP 200)")),
-        (401, Health(reachable=False, detail="it refuses our credentials (HTTP 401)")),
+        (401, Health(reachable=False, detail="it refused our credentials (HTTP 401); its operator must look")),
         (404, Health(reachable=False, detail="there is no agent at its address (HTTP 404)")),
         (503, Health(reachable=False, detail="it is not available (HTTP 503)")),
     ],

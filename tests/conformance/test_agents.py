@@ -123,7 +123,7 @@ async def test_an_agent_that_says_nothing_fails_what_it_did_not_do(server: AguiS
     async with examining(f"{server.url}/", Seen()) as examination:
         result = await examination.run(SCENARIOS[0])
     assert list(failed(result)) == [check.value for check in (Check.CONTENT, Check.STREAM, Check.LIVE, Check.LATCHED)]
-    assert result.record.messages[-1].text.startswith("⚠️ There is no answer")
+    assert result.record.messages[-1].text.startswith("⚠️")
 
 
 def test_the_checks_are_twenty_two_and_each_has_an_agent_that_fails_it() -> None:

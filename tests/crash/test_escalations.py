@@ -182,13 +182,13 @@ async def test_two_people_ask_while_the_pager_fails_and_the_coordinator_is_kille
     on_call = await scene.until_posted(ts, "is on call")
     assert on_call == f"<@{BOB}> is on call for payments: please look at this thread."
     called = await scene.until_posted(ts, "asks for help")
-    assert called == f"<@{BOB}> <!subteam^S00000OPS>: <@U000ALICE> asks for help from a human here."
+    assert called == f"<@{BOB}> <!subteam^S00000OPS>: <@U000ALICE> needs a human here."
     seen = await scene.twin.until(ts, lambda seen: "rotating_light" in seen.emoji)
     assert [emoji for emoji, _ in seen.reactions].count("rotating_light") == 1
     # Before the kill, two of the three people's presses were told who had asked.
 
     async def later() -> list[str]:
-        return [text for text in await scene.whispers() if text.startswith("Help was asked for by <@U000ALICE>")]
+        return [text for text in await scene.whispers() if text.startswith("<@U000ALICE> already asked for help here")]
 
     assert len(await wait_until(later, lambda told: len(told) > 1)) == 2
 
@@ -221,10 +221,10 @@ async def test_an_agent_asks_and_victorops_and_a_model_are_told(scene: Scene) ->
     assert "routing_key" not in body
     await scene.offer(ts, RANDOM)
     await scene.press(ts, "bob", "random")
-    assert any(text.startswith("Help was asked for by the agent lea") for text in await scene.whispers())
+    assert any(text.startswith("the agent lea already asked for help here") for text in await scene.whispers())
     assert await scene.until_posted(ts, "is on call") == f"<@{CAROL}> is on call: please look at this thread."
     called = await scene.until_posted(ts, "asks for help")
-    assert called == "The agent lea asks for help from a human here: Only a human may refund &lt;!channel&gt;."
+    assert called == "The agent lea needs a human here: Only a human may refund &lt;!channel&gt;."
     assert len(scene.pager.calls) == 1
 
 

@@ -89,7 +89,7 @@ class Scene:
         provider = ("--provider", kind if kind == "claude" else f"{kind}:{words}")
         command = ("swarm.cli.main", "run", kind, *provider, "--max-concurrent", f"{AT_ONCE}")
         self.runners.append(stage.processes.fork("run", *command, env=env))
-        await self.runners[-1].says("works with")
+        await self.runners[-1].says("is connected to")
 
     async def delegate(self, kinds: Sequence[str]) -> list[str]:
         """A person asks for as many things, and the lead hands them over to the runners of these kinds. The jobs."""
@@ -253,7 +253,7 @@ async def test_a_runner_that_is_started_without_a_coordinator_waits_and_says_so_
             await asyncio.sleep(3)
             await stage.start_coordinator()
             await runner.says("The coordinator answers")
-            await runner.says("works with")
+            await runner.says("is connected to")
             assert runner.output.count("does not answer") == 1
             stage.kill_coordinator()
             runner.send(signal.SIGTERM)

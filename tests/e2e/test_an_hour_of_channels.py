@@ -513,7 +513,7 @@ class Judgement:
         there = self.there
         for root in there.escalated:
             answers = (await there.twin.conversation(root, channel="support")).answers
-            assert len([text for text in answers if "asks for help from a human" in text]) == 1
+            assert len([text for text in answers if "needs a human here" in text]) == 1
         called = [json.dumps(call.body) for call in there.hook.calls]
         assert len(called) == len(there.escalated)
         assert all(len([body for body in called if root in body]) == 1 for root in there.escalated)

@@ -74,7 +74,7 @@ async def test_people_look_after_their_own_work_and_nobody_else_sees_it(stage: S
     await people.opens_home("alice")
     await people.home_with("alice", "Nothing is open.", "swarm#lead")
 
-    assert "The swarm is well." in await people.types("status")
+    assert "Everything is running." in await people.types("status")
     assert "Here: *lead* answers every message." in await people.types("status", channel="@swarm")
     assert "swarm#lead" in await people.types("agents")
     assert "What you can do" in await people.types("")

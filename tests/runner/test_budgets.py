@@ -183,7 +183,7 @@ async def test_a_session_that_is_continued_after_a_kill_of_the_runner_counts_no_
     async def started() -> Process:
         command = ("swarm.cli.main", "run", office.name, "--provider", provider, "--env", "RUNNER_MARK")
         runner = office.stage.processes.fork("run", *command, env=environment(office))
-        await runner.says("works with")
+        await runner.says("is connected to")
         return runner
 
     async def spent() -> float:
@@ -220,7 +220,7 @@ async def test_swarm_run_with_an_acp_agent_survives_the_kill_of_the_coordinator_
         "run", "swarm.cli.main", "run", office.name, "--provider", provider, "--env", "RUNNER_MARK",
         env=environment(office),
     )  # fmt: skip
-    await runner.says("works with")
+    await runner.says("is connected to")
     await office.online()
     ts, task_id = await office.delegate()
     await card(office, ts, "The budget of this run is used up: $1.25 of $1.00", "approve")

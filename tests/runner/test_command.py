@@ -37,7 +37,7 @@ async def test_a_runner_enrols_once_and_keeps_its_token_for_itself(office: Offic
     env = {"SWARM_TOKEN": "", "SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN}
     for _ in range(2):
         runner = started(office, "normal", "--description", "counts letters", **env)
-        await runner.says("works with")
+        await runner.says("is connected to")
         await office.online()
         runner.send(signal.SIGTERM)
         assert await runner.exit_code(15) == 0
@@ -95,7 +95,7 @@ async def test_a_programs_path_is_relative_to_the_folder_of_the_start(office: Of
     script.chmod(0o700)
     command = ("swarm.cli.main", "run", office.name, "--provider", "command:./answer.sh")
     runner = office.stage.processes.fork("run", *command, env=environment(office))
-    await runner.says("works with")
+    await runner.says("is connected to")
     ts, task_id = await office.delegate()
     await office.ended(task_id, "completed")
     await office.says(ts, "The script has answered.")
@@ -108,7 +108,7 @@ async def test_a_runner_starts_beside_settings_that_are_not_finished(office: Off
     file = office.stage.processes.folder / "unfinished.yaml"
     file.write_text(yaml)
     runner = started(office, "normal", SWARM_CONFIG=str(file))
-    await runner.says("works with")
+    await runner.says("is connected to")
     assert ("runner_settings" in runner.output) == (not yaml.endswith("}"))
     _, task_id = await office.delegate()
     await office.ended(task_id, "completed")
@@ -118,7 +118,7 @@ async def test_a_runner_starts_beside_settings_that_are_not_finished(office: Off
 @pytest.mark.req("RUN-01")
 async def test_a_second_runner_of_a_name_is_refused_on_the_same_machine(office: Office) -> None:
     first = started(office, "normal")
-    await first.says("works with")
+    await first.says("is connected to")
     second = started(office, "normal")
     assert await second.exit_code(30) == 1
     assert f"(process {first.pid})" in second.output
@@ -128,7 +128,7 @@ async def test_a_second_runner_of_a_name_is_refused_on_the_same_machine(office: 
 @pytest.mark.req("RUN-02", "SEC-07")
 async def test_a_command_gets_the_named_secrets_only_and_cannot_tell_them(office: Office) -> None:
     runner = started(office, "leaks", "--env", "SECRET", SECRET="s3cret-of-the-test", OTHER="other-of-the-test")
-    await runner.says("works with")
+    await runner.says("is connected to")
     await office.online()
     ts, task_id = await office.delegate()
     task = await office.ended(task_id, "completed")
@@ -160,7 +160,7 @@ async def test_a_killed_runner_leaves_no_process_and_its_work_is_done_once_by_th
     runner.kill()
     await office.gone()
     again = started(office, "waits")
-    await again.says("works with")
+    await again.says("is connected to")
     (office.folder / "go").write_text("")
     await office.ended(task_id, "completed", within_seconds=120)  # the lease ends first
     shown = await office.says(ts, "Finished.")
@@ -172,7 +172,7 @@ async def test_a_killed_runner_leaves_no_process_and_its_work_is_done_once_by_th
 @pytest.mark.req("RUN-01")
 async def test_a_second_runner_of_a_name_is_refused_on_another_machine_until_the_first_stops(office: Office) -> None:
     first = started(office, "normal")
-    await first.says("works with")
+    await first.says("is connected to")
     elsewhere = {"SWARM_HOME": str(office.folder / "another machine")}
     second = started(office, "normal", **elsewhere)
     assert await second.exit_code(30) == 1
@@ -182,7 +182,7 @@ async def test_a_second_runner_of_a_name_is_refused_on_another_machine_until_the
     first.send(signal.SIGTERM)
     assert await first.exit_code(15) == 0
     third = started(office, "normal", **elsewhere)
-    await third.says("works with")
+    await third.says("is connected to")
     _, task_id = await office.delegate()
     await office.ended(task_id, "completed")
 
@@ -301,16 +301,16 @@ async def test_a_lead_registers_with_the_operators_token_and_a_second_one_of_its
 @pytest.mark.req("RUN-10")
 async def test_a_lead_that_is_killed_after_it_has_delegated_gets_the_result_when_it_is_back(office: Office) -> None:
     lead, worker = await lead_beside(office), started(office, "waits")
-    await worker.says("works with")
+    await worker.says("is connected to")
     more = ("--role", "lead", "--env", "WORKER")
     runner = started(lead, "leads", *more, WORKER=office.name)
-    await runner.says("works with")
+    await runner.says("is connected to")
     ts = await office.twin.say(f"swarm#{lead.name} please COUNT, and STAY")
     words = ("Begun.", "I have passed it on.")
     await office.twin.until(ts, lambda seen: all(any(one in text for text in seen.answers) for one in words))
     runner.kill()
     again = started(lead, "leads", *more, WORKER=office.name)
-    await again.says("works with")
+    await again.says("is connected to")
     (office.folder / "go").write_text("")
     shown = "\n".join(await office.says(ts, "Finished.", "It came back: done.", within_seconds=150))
     assert [shown.count(words) for words in ("I have passed it on.", "It came back")] == [1, 1]

@@ -455,7 +455,7 @@ async def test_a_test_that_needs_an_ignored_file_and_a_package_succeeds_with_one
         "--repo", str(shop.checkout), "--include", ".env", "--setup", install,
         *(options if sandbox else ["--trust-repository"]), env=environment(office),
     )  # fmt: skip
-    await runner.says("works with")
+    await runner.says("is connected to")
     await office.online()
     assert ("The repository's .worktreeinclude does not count" in runner.output) == sandbox
     ts, task_id = await office.delegate(task="Run the test")

@@ -192,9 +192,7 @@ async def test_only_some_people_reach_an_agent_by_any_way(world: World) -> None:
         allowed = await guarded.hears(replace(way, author=replace(way.author, id="U1"), ts=said("").ts))
         assert (await guarded.inbox_message(allowed)).agent_id == prod.id
     assert (await guarded.inbox_message(await guarded.says("swarm#lead hello", by="U2"))).agent_id == lead.id
-    assert [text for _, text in await whispers(guarded)] == [
-        "You are not on the list of people who may use prod; ask my operator to give you access."
-    ]
+    assert [text for _, text in await whispers(guarded)] == ["You cannot use prod; my operator can change that."]
 
 
 def replace_policy(policy: OperatingPolicy, **more: object) -> OperatingPolicy:
@@ -254,11 +252,11 @@ async def test_an_agent_is_used_in_its_channels_only(world: World) -> None:
     await guarded.lead()
     prod = await guarded.worker("prod")
     refused = await guarded.says("swarm#prod hi")
-    assert "prod may not be used in this channel" in await outcome(guarded, refused)
+    assert "prod cannot be used in this channel" in await outcome(guarded, refused)
     there = await guarded.hears(said("swarm#prod hi", channel="C2"))
     assert (await guarded.inbox_message(there)).agent_id == prod.id
     ((_, text),) = await whispers(guarded)
-    assert text == "prod may not be used in this channel; ask my operator to give you access."
+    assert text == "prod cannot be used in this channel; my operator can change that."
 
 
 async def test_each_reason_is_said_once_a_day_and_person(world: World) -> None:
@@ -271,9 +269,9 @@ async def test_each_reason_is_said_once_a_day_and_person(world: World) -> None:
             await guarded.hears(said("swarm#prod hi", by="U2", channel=channel))
     told = await whispers(guarded)
     assert sorted(text.split(";")[0] for _, text in told) == [
-        "You are not on the list of people I work for here",
-        "You are not on the list of people I work for here",
-        "You are not on the list of people who may use prod",
+        "You cannot use me in this channel",
+        "You cannot use me in this channel",
+        "You cannot use prod",
     ]
     await guarded.later(24 * 3600)
     await guarded.is_here(lead)
@@ -437,7 +435,7 @@ async def test_a_click_on_what_an_agent_said_takes_the_right_to_use_it_and_each_
     value = feedback_value(Feedback(answer_id=run.id, is_good=True)) if action == FEEDBACK_ACTION else run.id
     before = await now(guarded, run)
     told = [await guarded.buttons.press(press(action, value, by="U2", key=str(number))) for number in range(3)]
-    refusal = "you are not on the list of people who may use lead; ask my operator to give you access."
+    refusal = "you cannot use lead; my operator can change that."
     assert told == [f"You may not do that here: {refusal}"] * 3
     assert await now(guarded, run) == before
     assert await guarded.rows("SELECT * FROM feedback") == []

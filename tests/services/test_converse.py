@@ -218,9 +218,9 @@ async def leases_open(world: World) -> int:
 
 
 BAD_ENDS: dict[str, tuple[RunEnd, str]] = {
-    "failed": (Failed(message="no such model"), "no such model"),
-    "broken": (Broken(reason="it hung up"), "it hung up"),
-    "empty": (Finished(), "it finished without an answer"),
+    "failed": (Failed(message="no such model"), "There is no answer: no such model"),
+    "broken": (Broken(reason="it hung up"), "*ada* hung up"),
+    "empty": (Finished(), "*ada* ended without an answer"),
 }
 
 
@@ -237,7 +237,7 @@ async def test_a_run_without_an_answer_is_told_in_the_thread_with_a_retry(world:
     assert run.status is RunStatus.FAILED
     assert await status(world, root) is InboxStatus.DEAD
     (post,) = [done for done in world.slack.landed if done.kind == "post"]
-    assert post.text == f"⚠️ There is no answer: {words}."
+    assert post.text == f"⚠️ {words}."
     assert post.closing is not None
     assert post.closing.retry
     assert (root.ts, CROSS) in world.slack.reactions

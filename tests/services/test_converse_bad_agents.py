@@ -113,7 +113,9 @@ async def test_a_bad_agent_leaves_an_honest_message_and_a_retry_that_works(world
             await show.over(other)
             (run,) = await show.over(root)
             note, closing = await told(world, show, root.ts)
-            assert note.startswith("⚠️ This answer is not complete: " if bad.is_partial else "⚠️ There is no answer: ")
+            assert note.startswith(
+                "⚠️ This answer is not complete: " if bad.is_partial else ("⚠️ *bad* ", "⚠️ There is no answer: ")
+            )
             assert "secret" not in note
             assert closing.retry
             assert not closing.feedback

@@ -76,7 +76,7 @@ async def test_a_press_calls_everybody_whom_the_settings_name(world: World) -> N
     message, *_ = await asked(world)
     assert await world.buttons.press(press(message)) == ESCALATED_TEXT
     await world.send()
-    assert world.slack.posts == ["<@U3> <!subteam^S0PS>: <@U1> asks for help from a human here."]
+    assert world.slack.posts == ["<@U3> <!subteam^S0PS>: <@U1> needs a human here."]
     assert (message.ts, "rotating_light") in world.slack.reactions
     (body,) = await webhook_bodies(world)
     assert body["event_action"] == "trigger"
@@ -96,7 +96,7 @@ async def test_an_agent_escalates_with_a_reason_and_goes_on_with_its_work(world:
     await world.answers(lead, trigger, "I have asked somebody.")
     await world.send()
     assert world.slack.posts == [
-        "<@U3> <!subteam^S0PS>: the agent lead asks for help from a human here: Only a human may refund.",
+        "<@U3> <!subteam^S0PS>: the agent lead needs a human here: Only a human may refund.",
         "I have asked somebody.",
     ]
     assert (await world.inbox_message(message)).status == "responded"
@@ -108,7 +108,7 @@ async def test_the_second_one_hears_who_asked_and_when_and_nothing_happens_again
     await world.buttons.press(press(message))
     said = await world.buttons.press(press(message, key="press:2", by="U2"))
     assert isinstance(said, str)
-    assert said.startswith("Help was asked for by <@U1> <!date^")
+    assert said.startswith("<@U1> already asked for help here, <!date^")
     again = await by_tool(world, lead, trigger)
     assert (again["status"], again["by"]) == ("asked_before", "U1")
     await world.send()
@@ -121,7 +121,7 @@ async def test_a_thread_stays_escalated_when_the_settings_are_taken_away(world: 
     await offering(world).buttons.press(press(message))
     said = await world.buttons.press(press(message, key="press:2"))
     assert isinstance(said, str)
-    assert said.startswith("Help was asked for by <@U1>")
+    assert said.startswith("<@U1> already asked for help here")
 
 
 async def test_the_same_press_and_the_same_call_told_twice_are_one(world: World) -> None:
@@ -240,7 +240,7 @@ async def test_a_dead_letter_escalates_if_the_settings_say_so(world: World, want
         assert body["payload"]["summary"].startswith("A message in C1 could not be answered: it cannot be read")
         said = await world.buttons.press(press(message))
         assert isinstance(said, str)
-        assert said.startswith("Help was asked for by the coordinator")
+        assert said.startswith("the coordinator already asked for help here")
 
 
 async def test_a_task_that_is_set_aside_escalates_its_thread(world: World) -> None:
@@ -349,7 +349,7 @@ async def test_a_forgotten_person_is_no_longer_named_and_the_thread_stays_escala
     assert await world.rows("SELECT person FROM escalations") == [{"person": None}]
     said = await world.buttons.press(press(message, key="press:2", by="U2"))
     assert isinstance(said, str)
-    assert said.startswith("Help was asked for by somebody")
+    assert said.startswith("somebody already asked for help here")
 
 
 async def test_a_reason_that_quotes_a_deleted_message_is_cut(world: World) -> None:
@@ -424,8 +424,8 @@ async def test_the_person_on_call_is_mentioned_in_the_thread(world: World) -> No
         ("U2", "oncall named nobody"),  # too short to be an id of Slack's
         ("<@U2>", ""),
         ("It is Bob, I think.", "oncall named nobody"),
-        ("nobody@example.org", "Slack knows nobody whom oncall named"),
-        ("U0NOBODY1", "Slack knows nobody whom oncall named"),
+        ("nobody@example.org", "oncall named nobody in this Slack"),
+        ("U0NOBODY1", "oncall named nobody in this Slack"),
     ],
 )
 async def test_an_answer_names_a_person_or_the_thread_hears_that_nobody_was_found(
@@ -434,7 +434,7 @@ async def test_an_answer_names_a_person_or_the_thread_hears_that_nobody_was_foun
     world = offering(world, ON_CALL)
     _, agent, trigger = await question(world)
     said = await answers(world, agent, trigger, answer)
-    not_found = f"The person on call for payments could not be found: {told}."
+    not_found = f"I could not find who is on call for payments: {told}."
     assert said == [not_found if told else "<@U2> is on call for payments: please look at this thread."]
 
 
@@ -445,7 +445,7 @@ async def test_an_agent_that_cannot_answer_is_reported_once(world: World) -> Non
     await world.later(1)
     await world.later(1)
     await world.send()
-    assert world.slack.posts[1:] == ["The person on call for payments could not be found: oncall could not answer."]
+    assert world.slack.posts[1:] == ["I could not find who is on call for payments: oncall could not answer."]
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -457,7 +457,7 @@ async def test_an_agent_that_is_not_there_is_reported_at_once(world: World, exis
     await world.buttons.press(press(message))
     await world.send()
     why = "oncall is offline" if exists else "there is no agent oncall"
-    assert world.slack.posts[1:] == [f"The person on call for payments could not be found: {why}."]
+    assert world.slack.posts[1:] == [f"I could not find who is on call for payments: {why}."]
     assert await world.rows("SELECT id FROM tasks") == []
 
 
@@ -471,9 +471,7 @@ async def test_an_agent_without_an_answer_in_time_is_told_to_stop(world: World) 
         await world.services.work.renew(agent, [trigger.lease_token])
         await world.later(20)
     await world.send()
-    assert world.slack.posts[1:] == [
-        "The person on call for payments could not be found: oncall gave no answer in time."
-    ]
+    assert world.slack.posts[1:] == ["I could not find who is on call for payments: oncall gave no answer in time."]
     (task,) = await world.rows("SELECT status FROM tasks")
     assert task == {"status": "cancelled"}
 
@@ -485,7 +483,7 @@ async def test_an_agent_that_goes_away_is_reported_and_nobody_else_gets_its_ques
     await world.lead("boss")
     await world.sweep()
     await world.send()
-    assert "The person on call for payments could not be found: oncall is offline." in world.slack.posts
+    assert "I could not find who is on call for payments: oncall is offline." in world.slack.posts
     assert await world.rows("SELECT id FROM notices WHERE kind = 'task_returned'") == []
 
 

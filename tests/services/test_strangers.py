@@ -130,7 +130,7 @@ async def test_who_is_not_on_the_list_is_told_the_same_way_and_a_channel_that_is
     for channel in ("C2", "C1", "C1"):
         await listed.hears(said(f"{BOT} hello", by="U2", channel=channel))
     ((person, text),) = await whispers(listed)
-    assert (person, text.split(";")[0]) == ("U2", "You are not on the list of people I work for here")
+    assert (person, text.split(";")[0]) == ("U2", "You cannot use me in this channel")
 
 
 async def test_a_refusal_in_a_direct_message_is_a_plain_reply(world: World) -> None:

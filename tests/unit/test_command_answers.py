@@ -93,9 +93,9 @@ def status(**more: Any) -> str:
 
 def test_status_is_four_lines() -> None:
     assert status().splitlines() == [
-        "*The swarm is well.*",
+        "*Everything is running.*",
         "Agents: 2 online (lead, counter), 0 offline.",
-        "No message waits. Open tasks: 0.",
+        "Nothing is waiting. Open tasks: 0.",
         "Here: *lead* answers mentions, and what is written in its threads.",
     ]
 

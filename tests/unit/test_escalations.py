@@ -58,8 +58,8 @@ def test_the_last_user_id_of_an_answer_counts(answer: str, user_id: str | None) 
 
 def test_without_mentions_the_post_is_a_sentence_as_well() -> None:
     emoji_only = EscalationPolicy(emoji="sos")
-    assert call_text(emoji_only, AGENT, "") == "The agent lea asks for help from a human here."
-    assert call_text(emoji_only, AGENT, "really?") == "The agent lea asks for help from a human here: really?"
+    assert call_text(emoji_only, AGENT, "") == "The agent lea needs a human here."
+    assert call_text(emoji_only, AGENT, "really?") == "The agent lea needs a human here: really?"
 
 
 @pytest.mark.parametrize("format", WebhookFormat)

@@ -195,16 +195,17 @@ def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
     live = _settled(live)
     live = _cards_ended(live, _ENDED_STEPS.get(type(outcome), StepStatus.ERROR))
     is_partial = bool(str(live.full_text).strip())
-    closing = _closing(outcome, is_partial=is_partial)
+    closing = _closing(outcome, is_partial=is_partial, agent=live.agent_name)
     return replace(live, outcome=outcome, closing=closing, over_at=now, urgent=True)
 
 
-def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
+def _closing(outcome: AnswerOutcome, *, is_partial: bool, agent: str) -> Closing:
     match outcome:
         case Answered():
             return ANSWERED_BELOW
         case RunFailed(reason=reason, comes_again=comes_again):
-            return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
+            note = wording.broke_off(reason, is_partial=is_partial, agent=agent)
+            return Closing(note=note, retry=not comes_again)
         case RunStopped(by=by):
             return Closing(note=wording.stopped(by))
         case NeedsInput() | Withheld():  # the card of a question says who is waited for; the answer ends below it

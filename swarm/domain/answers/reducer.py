@@ -120,6 +120,7 @@ def begin(
     now: float,
     *,
     mentionable: Iterable[str] = (),
+    agent_name: str = "",
     mode: PageMode = PageMode.STREAM,
     pace: Pace | None = None,
     pages: int = 0,
@@ -132,6 +133,7 @@ def begin(
     """
     live = Live(
         text=SafeText(mentionable=frozenset(mentionable)),
+        agent_name=agent_name,
         mode=mode,
         pace=pace or Pace(),
         pages=pages,

@@ -244,6 +244,7 @@ class Live:
     """The state of an answer. Times are seconds on the caller's monotonic clock."""
 
     pace: Pace = field(default_factory=Pace)
+    agent_name: str = ""
 
     # The agent's text and tools.
     text: SafeText = field(default_factory=SafeText)

@@ -8,7 +8,7 @@ from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
 
 THINKING: Final = "is thinking…"
-EMPTY: Final = "it finished without an answer"
+EMPTY: Final = "it ended without an answer"
 CANCELLED: Final = "it was cancelled by the agent"
 
 MAX_NOTE_CHARACTERS: Final = 2_900
@@ -19,12 +19,14 @@ _MAX_NAME: Final = 200
 _MAX_LABEL: Final = 250  # Slack accepts 256; escaping makes a name longer
 
 
-def broke_off(reason: str, *, is_partial: bool) -> str:
-    """Returns the reason for a missing or incomplete answer."""
+def broke_off(reason: str, *, is_partial: bool, agent: str = "") -> str:
+    """Returns the reason for a missing or incomplete answer. A reason that begins with "it" is about the agent."""
     why = safe(_cut(without_secrets(_clause(reason)), _MAX_REASON))
     if is_partial:
         return f"⚠️ This answer is not complete: {why}."
-    return f"⚠️ There is no answer: {why}."
+    if not why.startswith("it "):
+        return f"⚠️ There is no answer: {why}."
+    return f"⚠️ {f'*{label(agent)}*' if agent else 'The agent'} {why.removeprefix('it ')}."
 
 
 def stopped(by: str | None) -> str:

@@ -72,7 +72,7 @@ class TaskRuns(TypedDict):
 
 class LogQuery(Input):
     after: Annotated[
-        int, Field(ge=0, le=_MOST_OFFSET, description="The next of your last answer; 0: from the start.")
+        int, Field(ge=0, le=_MOST_OFFSET, description="Continue after this entry (0: from the beginning).")
     ] = 0
     wait_seconds: Annotated[float, Field(ge=0, le=60, description="How long to wait for more of a running run.")] = 0
 

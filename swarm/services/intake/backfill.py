@@ -98,7 +98,7 @@ class Backfill:
             messages = await self._marked(read)
             await self._database.write(_keep_thread, thread, messages, self._me)
         except NotFound as refused:
-            _log.warning("a thread may not be read", action="backfill", thread=thread.id, error=refused.message)
+            _log.warning("thread not readable", action="backfill", thread=thread.id, error=refused.message)
             await self._database.write(_do_without, thread, refused.message)
         except Exception:
             await self._database.write(threads.read_failed, thread.id, RETRY_SECONDS)

@@ -51,7 +51,7 @@ LOOKUP_SECONDS: Final = 2.0
 
 _NO_ANSWER: Final = "{agent} gave no answer in time"
 _NOBODY: Final = "{agent} named nobody"
-_UNKNOWN: Final = "Slack knows nobody whom {agent} named"
+_UNKNOWN: Final = "{agent} named nobody in this Slack"
 _SLACK_SILENT: Final = "Slack did not answer"
 _GONE: Final = "{agent} is offline"
 _FAILED: Final = "{agent} could not answer"

@@ -292,7 +292,7 @@ def _current(tx: Transaction, work: InboxMessage | Task, name: str, token: str |
     if lease and lease.ended_as is LeaseEnd.CANCELLED:
         raise Conflict(f"The work on this {name} was stopped.", hint=_POST_NOTHING)
     if lease is None or lease.token != work.lease_token or not _lets_act(lease):
-        raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
+        raise LeaseLost(hint="The next poll returns any remaining work.")
     return lease
 
 

@@ -297,7 +297,7 @@ class AnswerRun:
         elif isinstance(error, SwarmError):
             _log.warning("a run breaks off", action="turn", turn=self.run_id, error=error.message)
         elif not is_told:
-            _log.error("a run failed inside", action="turn", turn=self.run_id, exc_info=error)
+            _log.error("run failed", action="turn", turn=self.run_id, exc_info=error)
         if not self.term.holds():
             return  # the elected process ends the run
         try:

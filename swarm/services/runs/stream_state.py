@@ -150,7 +150,7 @@ def authorize_answer(tx: Transaction, run: Run) -> Lease:
     _check_not_told_over(tx, now)
     is_settled = lease is not None and lease.ended_as in _AGENTS_OWN_ENDS
     if lease is None or not (is_settled or leases.holds(lease)):
-        raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
+        raise LeaseLost(hint="The next poll returns any remaining work.")
     if now.status is not RunStatus.RUNNING and not is_settled:
         why = f": {now.outcome_note}" if now.outcome_note else ""
         raise Conflict(f"This stream has ended{why}.", hint="If the work is still yours, answer with slack-reply.")

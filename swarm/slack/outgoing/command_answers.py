@@ -176,7 +176,7 @@ def _health(agents: Sequence[AgentCard]) -> str:
         return "No agent is online, so messages wait."
     if not any(agent.online and agent.role is Role.LEAD for agent in agents):
         return "No lead is online, so messages without an address wait."
-    return "The swarm is well."
+    return "Everything is running."
 
 
 def _presence(agents: Sequence[AgentCard]) -> str:
@@ -192,7 +192,7 @@ def _named(agents: Sequence[AgentCard]) -> str:
 
 def _waiting(unread: int, oldest_seconds: int) -> str:
     if not unread:
-        return "No message waits."
+        return "Nothing is waiting."
     messages = "1 message waits" if unread == 1 else f"{unread} messages wait"
     return f"{messages}, the oldest for {_duration(oldest_seconds)}."
 
@@ -278,7 +278,7 @@ def _more(items: Sequence[object]) -> list[Block]:
 
 
 def _choice(answer: StopChoice) -> tuple[str, list[Block]]:
-    heading = "Several things run for you here. What should stop?"
+    heading = "You have several things running. Stop which?"
     lines = [
         section(_line(work)) | {"accessory": button(STOP_OWN_ACTION, "Stop", work.thread_id)}
         for work in answer.work[:MOST_LISTED]

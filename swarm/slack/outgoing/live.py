@@ -155,7 +155,13 @@ class LiveAnswer:
         self._status: tuple[SetStatus, ...] = ()
         self._looked_at = clock()  # when inputs were last processed; due work since then is still pending
         self._live, self._first = begin(
-            self._looked_at, mentionable=mentionable, mode=mode, pace=pace, pages=pages, spread=_jitter()
+            self._looked_at,
+            mentionable=mentionable,
+            agent_name=place.agent_name,
+            mode=mode,
+            pace=pace,
+            pages=pages,
+            spread=_jitter(),
         )
 
     def stop(self, by: str | None = None) -> None:

@@ -39,7 +39,8 @@ def prepare(url: str) -> None:
         migrations.upgrade(url)
     elif names := migrations.pending(url):
         raise ConfigurationError(
-            f"The database lacks {len(names)} migration(s), starting with {names[0]}.", hint="Run: swarm db upgrade"
+            f"The database has {len(names)} pending migration{'' if len(names) == 1 else 's'}.",
+            hint="Run: swarm db upgrade",
         )
 
 

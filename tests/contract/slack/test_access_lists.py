@@ -78,10 +78,7 @@ async def test_who_joins_or_leaves_a_user_group_is_heard_or_refused_within_a_min
     assert len(await workspace.calls("usergroups.users.list")) == 2
     told = await office.told()
     assert sorted(call["user"] for call in told) == ["U00000BOB", "U000ALICE"]
-    assert told[0]["text"] == (
-        "You are not on the list of people I work for here; ask a member of this channel to write to me, or ask my "
-        "operator to give you access."
-    )
+    assert told[0]["text"] == ("You cannot use me in this channel; my operator can change that.")
 
 
 async def test_people_are_allowed_by_the_domain_of_their_address_and_a_missing_scope_is_named(
@@ -120,7 +117,7 @@ async def test_an_agent_is_reached_only_by_its_people_by_name_mention_message_an
     (told,) = await office.told()
     assert (told["user"], told["text"]) == (
         "U00000BOB",
-        "You are not on the list of people who may use prod; ask my operator to give you access.",
+        "You cannot use prod; my operator can change that.",
     )
     assert await workspace.calls("chat.postMessage") == []
 

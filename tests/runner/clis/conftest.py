@@ -55,7 +55,7 @@ class Bench:
             env={**office.environment, **home, **self.env},
         )  # fmt: skip
         self.runners.append(runner)
-        await runner.says("works with")
+        await runner.says("is connected to")
         await office.online()
         return runner
 
