@@ -326,7 +326,7 @@ async def test_what_waits_for_a_lead_is_refused_if_its_author_may_not_use_the_on
     assert (await guarded.inbox_message(mine)).agent_id == lead.id
     assert (await guarded.inbox_message(theirs)).status is InboxStatus.WITHDRAWN
     ((person, text),) = await whispers(guarded)
-    assert (person, "may use lead" in text) == ("U2", True)
+    assert (person, "cannot use lead" in text) == ("U2", True)
 
 
 async def test_a_new_owner_gets_only_the_messages_of_people_who_may_use_it(world: World) -> None:
@@ -486,7 +486,7 @@ async def test_slacks_own_stop_takes_the_right_to_use_the_agents_at_work_and_is_
         await guarded.turn_control.stop_session(stop("U2", f"theirs:{number}"))
     assert (await now(guarded, run)).stop_requested_by is None
     ((person, text),) = await whispers(guarded)
-    assert (person, "who may use lead" in text) == ("U2", True)
+    assert (person, "cannot use lead" in text) == ("U2", True)
     del guarded.slack.groups["S1"]
     with pytest.raises(Unavailable):  # Slack tells of it again
         await guarded.turn_control.stop_session(stop("U1", "mine"))
@@ -514,7 +514,7 @@ async def test_who_may_not_use_an_agent_decides_on_none_of_its_requests_unless_i
     await asking.begin()
     others = await asking.ask(policy=DecisionPolicy(requester=False, not_requester=True))
     for _ in range(2):
-        with pytest.raises(Forbidden, match="who may use lead"):
+        with pytest.raises(Forbidden, match="cannot use lead"):
             await asking.decide(others, by="U2")
     guarded.slack.groups["S1"] = frozenset({"U1", "U3"})
     await asking.decide(others, by="U3")

@@ -149,7 +149,7 @@ async def test_a_click_on_an_agents_task_takes_the_right_to_use_the_agent(office
 
     assert await eventually(stopped)
     told = await workspace.ephemerals()
-    assert [(one["user"], "who may use prod" in one["text"]) for one in told] == [("U00000BOB", True)] * 2
+    assert [(one["user"], "cannot use prod" in one["text"]) for one in told] == [("U00000BOB", True)] * 2
 
 
 @pytest.mark.parametrize("fault", ["http_500", "http_429"])

@@ -185,7 +185,7 @@ def test_every_ending_is_told_once_below_the_answer(before: Events, end: AgentEv
     ("end", "retry", "feedback", "footer", "words"),
     [
         (Failed(message="no model <!here>"), True, False, False, "no model"),
-        (Broken(reason="it fell silent"), True, False, False, "it fell silent"),
+        (Broken(reason="it fell silent"), True, False, False, "fell silent"),
         (Cancelled(), True, False, False, "cancelled"),
         (StopRequested(by="U1"), False, False, False, "Stopped by <@U1>"),
         (StopRequested(), False, False, False, "Stopped."),

@@ -267,10 +267,10 @@ def test_a_message_whose_calls_are_always_in_doubt_is_tried_ever_later_and_then_
 ) -> None:
     """A connection that is reset is reset at once: without a pause that was 400 calls a second."""
     doubt = InDoubt(reason="the connection was reset")
-    run = Run(fault=lambda call, number: doubt if number > 3 else None, call_seconds=0.001, mode=mode)
+    run = Run(fault=lambda call, number: doubt if number > 2 else None, call_seconds=0.001, mode=mode)
     run.play([*told(FINISHED)[:-1], (end, FINISHED)])
     assert_told(run)
-    moments = [moment for moment, call in run.calls[3:] if isinstance(call, AppendStream | CloseStream | UpdatePage)]
+    moments = [moment for moment, call in run.calls[2:] if isinstance(call, AppendStream | CloseStream | UpdatePage)]
     pauses = [after - before for before, after in itertools.pairwise(moments)][1:]  # the first may wait for more text
     assert len(moments) <= MOST_DOUBTS
     assert all(longer > 1.9 * pause for pause, longer in itertools.pairwise(pauses))
