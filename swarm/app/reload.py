@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
 from swarm.app import settings_mapping
+from swarm.app.slack_check import SlackCheck, named
 from swarm.config import BadSettings, Settings, differences, load
 from swarm.config import secrets as config_secrets
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
@@ -22,7 +24,6 @@ from swarm.domain.operating_policy import SETTINGS_KEPT, PolicyBook, ReloadResul
 from swarm.domain.text import secrets as text_secrets
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Rosters
-from swarm.slack.manifest import EMAIL_SCOPE, GROUPS_SCOPE
 
 LIVE: Final = (
     "channels",
@@ -35,10 +36,18 @@ LIVE: Final = (
     "feedback",
     "reactions",
     "limits.messages_per_minute_per_user",
+    "operators",
     "slack.app_token",
     "slack.bot_token",
 )
 """The keys that a reload changes, with all keys below them."""
+
+AGAIN_SECONDS: Final = 600.0
+"""The pause between comparisons with Slack; what was fine is asked for more rarely, see `SlackCheck`."""
+
+UNANSWERED_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 10.0
+"""How long a reload waits for a comparison with Slack."""
 
 _BY_ID: Final = ".agent_id"
 _LIVE_OF_AGENTS: Final = ".suggested_prompts"
@@ -63,11 +72,11 @@ class Reloader:
         read: Callable[[], Settings] = load,
         overruled: Callable[[], Collection[str]] = tuple,
         introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
-        scopes: Callable[[], frozenset[str] | None] = lambda: None,
+        slack_check: SlackCheck | None = None,
         use_tokens: UseTokens | None = None,
     ) -> None:
-        """``introduce`` registers the coordinator's own agents, by name. ``scopes`` returns the scopes of the app's
-        token; None: unknown. Without ``use_tokens`` other tokens need a restart.
+        """``introduce`` registers the coordinator's own agents, by name. ``slack_check`` is for `watch_slack`.
+        Without ``use_tokens`` other tokens need a restart.
         """
         self._started_with = settings
         self._in_force = settings
@@ -76,7 +85,9 @@ class Reloader:
         self._read = read
         self._overruled = overruled
         self._introduce = introduce
-        self._scopes = scopes
+        self._slack_check = slack_check
+        self._due = asyncio.Event()  # a comparison with Slack
+        self._compared = asyncio.Event()
         self._use_tokens = use_tokens
         self._one_at_a_time = asyncio.Lock()
 
@@ -89,11 +100,12 @@ class Reloader:
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
             waiting += self._derived_anew(new)
             self._book.current = settings_mapping.policies(new)
-            self._in_force = new
+            self._in_force, self._book.findings = new, None
             if self._introduce:
                 await self._introduce({*new.remote_in_full, *new.agents.builtin})
         _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
-        return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
+        doubts = (*await self.doubts(), *await self._mistakes_in_slack())
+        return ReloadResult(changed=changed, needs_restart=waiting, doubts=doubts)
 
     async def _change_tokens(self, new: Settings) -> None:
         """Goes on with other tokens of the same app. Raises Invalid, and then nothing has changed."""
@@ -141,7 +153,6 @@ class Reloader:
             for name in settings.agents.access
             if known is not None and name not in known
         ]
-        found += self._missing_scopes()
         found += [
             (
                 name,
@@ -153,23 +164,40 @@ class Reloader:
             _log.warning(sentence, action="configure", key=key)
         return tuple(sentence for _, sentence in found)
 
-    def _missing_scopes(self) -> list[tuple[str, str]]:
-        """Returns the lists of people that allow nobody, because Slack does not show the app what they need."""
-        scopes, policies = self._scopes(), self._book.current
-        if scopes is None:
-            return []
-        lists = [policies.everywhere.people, *(one.people for one in policies.channels.values())]
-        lists += [limit.people for limit in policies.agent_access.values()]
-        found: list[tuple[str, str]] = []
-        if EMAIL_SCOPE not in scopes and any(one.domains for one in lists):
-            sentence = (
-                f"Nobody is allowed by the domain of an e-mail address, because the app lacks the scope {EMAIL_SCOPE}"
-            )
-            found.append(("allowed_domains", f"{sentence} (`swarm slack manifest --emails`)."))
-        if GROUPS_SCOPE not in scopes and any(one.groups for one in lists):
-            sentence = f"Nobody is allowed by a user group, because the app lacks the scope {GROUPS_SCOPE}"
-            found.append(("allowed_groups", f"{sentence} (`swarm slack manifest`)."))
-        return found
+    async def watch_slack(self) -> None:
+        """Compares the settings with Slack, until cancelled: at once, after each reload, and from time to time."""
+        while self._slack_check:
+            self._due.clear()
+            await attempt(self._compare(self._slack_check, self._in_force), "configure")
+            seconds = AGAIN_SECONDS if self._book.findings is not None else UNANSWERED_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._due.wait()
+
+    async def _compare(self, check: SlackCheck, settings: Settings) -> None:
+        try:
+            found = await check.look(settings, named(settings))
+        except (Unavailable, ConfigurationError) as error:
+            _log.info("The settings were not compared with Slack.", action="configure", error=error.message)
+            found = None
+        if self._in_force is not settings:
+            return
+        for one in found or ():
+            if one not in (self._book.findings or ()):
+                _log.warning(one.sentence, action="configure", key=", ".join(one.keys) or one.subject)
+        self._book.findings = found
+        self._compared.set()
+
+    async def _mistakes_in_slack(self) -> tuple[str, ...]:
+        """Returns the findings about the settings in force, if Slack tells them soon."""
+        if self._slack_check is None:
+            return ()
+        self._compared.clear()
+        self._due.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._compared.wait()
+        return self._book.mistakes()
 
     def warnings(self, agent: str) -> tuple[str, ...]:
         """Returns warnings, as sentences, for an operator who removes an agent that the settings name."""

@@ -102,8 +102,8 @@ def _content(answer: httpx2.Response) -> Any:
 def reload() -> None:
     """Reload the settings of the coordinator on this machine; SIGHUP does the same.
 
-    Channels, channel_defaults, agents.access, agents.default, agents.dm, budgets and reactions change at once.
-    Everything else needs a restart.
+    Channels, channel_defaults, agents.access, agents.default, agents.dm, budgets, operators and reactions change at
+    once. Everything else needs a restart.
     """
     try:
         done = operate("POST", "/reload")
@@ -187,6 +187,8 @@ def explain(message: str) -> None:
     found = operate("GET", "/explain", params={"message": message})
     owner = f", thread of {found['owner']}" if found["owner"] else ""
     _out.print(f"{found['channel']}:{found['ts']}{owner}", style="bold")
+    for mistake in found["mistakes"]:
+        _out.print(mistake, soft_wrap=True)
     _print_steps(found["routing"])
     if escalation := found["escalation"]:
         reason = f": {line_for_terminal(escalation['reason'])}" if escalation["reason"] else ""

@@ -3,6 +3,7 @@ from those of other systems."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections import Counter
@@ -15,9 +16,10 @@ from cyclopts import App, Parameter
 from rich.table import Column, Table
 
 from swarm.cli.terminal import Terminal
-from swarm.config import CONFIG_FILE, explaining, read
+from swarm.config import CONFIG_FILE, Settings, explaining, read
 from swarm.config.importing import files
 from swarm.config.importing.translation import Fate, Translation
+from swarm.domain.slack_check import NOT_LOOKED
 from swarm.domain.text.characters import line_for_terminal
 
 config = App(name="config", help="Show the settings.")
@@ -36,7 +38,7 @@ _out = Terminal()
 def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
     """Show the effective settings of a channel, and where each value comes from.
 
-    The settings are read as `swarm up` would read them here and now.
+    The settings are read as `swarm up` would read them here and now. Slack is asked for what they name.
 
     Parameters
     ----------
@@ -48,9 +50,13 @@ def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", n
     reading = read()
     found = explaining.explain(reading, channel)
     notes = explaining.notes(reading, channel)
+    mistakes = _mistakes(reading.settings, channel)
     if as_json:
         left = [{"source": note.source, "target": note.target or None, "remark": note.remark} for note in notes]
-        sys.stdout.write(json.dumps({"channel": channel, "settings": [*map(asdict, found)], "notes": left}) + "\n")
+        sys.stdout.write(
+            json.dumps({"channel": channel, "settings": [*map(asdict, found)], "notes": left, "mistakes": mistakes})
+            + "\n"
+        )
         return
     table = Table(Column("setting", no_wrap=True), Column("value", overflow="fold"), Column("source", overflow="fold"))
     for one in found:
@@ -58,6 +64,18 @@ def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", n
     _out.print(table)
     for note in notes:
         _out.print(line_for_terminal(str(note)), soft_wrap=True)
+    for mistake in mistakes:
+        _out.print(line_for_terminal(mistake), soft_wrap=True)
+
+
+def _mistakes(settings: Settings, channel: str) -> list[str]:
+    """Returns what Slack does not know of the names for a channel, and what the app lacks."""
+    if settings.slack.bot_token is None:
+        return []
+    from swarm.app import slack_check  # Slack's SDK takes a while to load
+
+    findings = asyncio.run(slack_check.ask(settings, channel))
+    return [NOT_LOOKED] if findings is None else [one.sentence for one in findings]
 
 
 def _shortened(value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
@@ -48,7 +49,15 @@ def _checked_user(user: str) -> str:
     return user
 
 
+def _checked_emoji(name: str) -> str:
+    bare = name.strip().strip(":")
+    if not bare or any(one.isspace() or one.isupper() or unicodedata.category(one) == "So" for one in bare):
+        raise ValueError(f"'{name}' is not the name of an emoji; a name such as eyes is expected")
+    return bare
+
+
 Domain = Annotated[str, AfterValidator(_checked_domain)]
+EmojiName = Annotated[str, AfterValidator(_checked_emoji)]
 GroupId = Annotated[str, AfterValidator(_checked_group)]
 UserId = Annotated[str, AfterValidator(_checked_user)]
 
@@ -120,7 +129,7 @@ class EscalationSettings(Section):
 
     users: tuple[UserId, ...] = Field((), description="user ids to mention in the thread")
     groups: tuple[GroupId, ...] = Field((), description="ids of user groups (S…) to mention in the thread")
-    emoji: str | None = Field(None, min_length=1, description="the emoji to add to the thread's first message")
+    emoji: EmojiName | None = Field(None, description="the emoji to add to the thread's first message")
     webhook: EscalationWebhookSettings | None = None
     agent: str | None = Field(None, description="the agent that is asked who is on call")
     team: str = Field("", description="the team whose on-call person the agent names")

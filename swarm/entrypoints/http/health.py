@@ -49,6 +49,9 @@ Troubles = Callable[[], Sequence[SlackTrouble]]
 """What keeps the swarm from working with Slack now."""
 
 
+LastEvent = Callable[[], int | None]
+
+
 class TroubleShape(TypedDict):
     """One reason why the swarm cannot work with Slack as it should, and what to do. Slack's own code is shown to the
     operator only; others see the name of the part."""
@@ -61,7 +64,8 @@ class TroubleShape(TypedDict):
 class Ready(TypedDict):
     """Each requirement and whether it is met, the problems, and the backlog (null if the database does not answer).
 
-    ``gap_seconds`` is the age of the gap whose messages are now being read from Slack, or 0 if there is none.
+    ``gap_seconds`` is the age of the gap whose messages are now being read from Slack, or 0 if there is none;
+    ``last_event_seconds`` the time since Slack's last event reached this process, null if none has.
     """
 
     ready: bool
@@ -70,14 +74,19 @@ class Ready(TypedDict):
     troubles: list[TroubleShape]
     backlog: dict[str, int] | None
     gap_seconds: int | None
+    last_event_seconds: int | None
 
 
 def health_router(
-    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles = tuple
+    overview: Overview,
+    readiness: Readiness,
+    identities: Identities,
+    troubles: Troubles = tuple,
+    last_event_seconds: LastEvent = lambda: None,
 ) -> APIRouter:
     """Returns the routes ``/healthz`` and ``/readyz``, which are open to all callers, since their answers contain no
     secrets."""
-    routes = _HealthRoutes(overview, readiness, identities, troubles)
+    routes = _HealthRoutes(overview, readiness, identities, troubles, last_event_seconds)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
     router.add_api_route("/readyz", routes.readyz, response_model=Ready, responses=problems(503))
@@ -87,11 +96,19 @@ def health_router(
 class _HealthRoutes:
     """The health endpoints."""
 
-    def __init__(self, overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles) -> None:
+    def __init__(
+        self,
+        overview: Overview,
+        readiness: Readiness,
+        identities: Identities,
+        troubles: Troubles,
+        last_event_seconds: LastEvent,
+    ) -> None:
         self._overview = overview
         self._readiness = readiness
         self._identities = identities
         self._troubles = troubles
+        self._last_event_seconds = last_event_seconds
         self._missing_before: list[str] = []
 
     async def healthz(self, request: Request) -> Response:
@@ -129,6 +146,7 @@ class _HealthRoutes:
             ],
             "backlog": asdict(backlog) if backlog else None,
             "gap_seconds": gap,
+            "last_event_seconds": self._last_event_seconds(),
         }
         if not missing:
             return Answer(shown)

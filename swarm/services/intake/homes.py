@@ -19,7 +19,7 @@ import structlog
 
 from swarm.domain.access import Me
 from swarm.domain.commands import HomeContent, HomeOpened
-from swarm.domain.decision_rules import GroupMembers
+from swarm.domain.decision_rules import GroupMembers, is_named
 from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import HomePublisher, UserGroups
@@ -137,7 +137,10 @@ class HomeTabs:
         limited = self._operating_policy.agent_access
         asking = (self._standings.presser(person, None, tab.channel, limited) for person, tab in due.items())
         found = await asyncio.gather(*asking)
-        groups = sorted({group for one in await self._database.read(open_requests) for group in one.policy.groups})
+        asked = [one.policy for one in await self._database.read(open_requests)]
+        groups = sorted(
+            {group for one in (*asked, self._operating_policy.book.current.operators) for group in one.groups}
+        )
         members = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
         people = dict(zip(due, found, strict=True))
         return await self._database.read(self._read, people, due, dict(zip(groups, members, strict=True)).get)
@@ -155,11 +158,13 @@ class HomeTabs:
             [*own_messages(tx, allowed, self._me), *own_tasks(tx, allowed, self._me)], key=lambda one: one.since
         )
         asked, agents = open_requests(tx), team(tx, self._operating_policy)
+        book = self._operating_policy.book
         contents = {one: HomeContent(refused=reason) for one, reason in refused.items()}
         for one in allowed:
             contents[one] = HomeContent(
                 work=tuple(piece for piece in work if piece.requester == one),
                 decisions=tuple(decisions_wanted(tx, asked, one, members, self._me)),
+                mistakes=book.mistakes() if is_named(book.current.operators, one, members) else (),
                 agents=usable(agents, people[one], due[one].channel, self._operating_policy),
             )
         return contents
@@ -167,4 +172,10 @@ class HomeTabs:
 
 def _work_of(content: HomeContent) -> tuple[object, ...]:
     """Returns what a tab is published anew for. Presence and load of agents change all the time."""
-    return content.refused, content.work, content.decisions, tuple(agent.name for agent in content.agents)
+    return (
+        content.refused,
+        content.work,
+        content.decisions,
+        content.mistakes,
+        tuple(agent.name for agent in content.agents),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from typing_extensions import TypedDict
@@ -29,6 +29,9 @@ from swarm.store.threads import threads, transcript
 
 _REFERENCE = re.compile(r"(?P<channel>[A-Z][A-Z0-9]+):(?P<ts>\d+\.\d+)")
 _PERMALINK = re.compile(r"/archives/(?P<channel>[A-Z][A-Z0-9]+)/p(?P<seconds>\d+)(?P<micros>\d{6})(?:\?|$)")
+
+
+Mistakes = Callable[[str], Iterable[str]]
 
 
 class StepShape(TypedDict):
@@ -85,6 +88,7 @@ class Explained(TypedDict):
     entries: list[ExplainedInboxMessage]
     tasks: list[ExplainedTask]
     escalation: ExplainedEscalation | None
+    mistakes: list[str]  # in the settings, that may concern the channel
 
 
 def parse_reference(reference: str) -> tuple[str, str]:
@@ -144,9 +148,11 @@ def _last_reason(timeline: list[StepShape]) -> str:
 class Explanations:
     """The service behind ``swarm explain``."""
 
-    def __init__(self, database: Database, team: str) -> None:
+    def __init__(self, database: Database, team: str, mistakes: Mistakes = lambda channel: ()) -> None:
+        """``mistakes`` returns those in the settings that may concern a channel."""
         self._database = database
         self._team = team
+        self._mistakes = mistakes
 
     async def is_silent(self, channel: str, ts: str) -> bool:
         """Whether nobody has asked with a message that an agent got, and no answer in its thread is shown yet."""
@@ -158,10 +164,10 @@ class Explanations:
 
         Raises Invalid or NotFound.
         """
-        return await self._database.read(_explain, self._team, reference)
+        return await self._database.read(_explain, self._team, reference, self._mistakes)
 
 
-def _explain(tx: Transaction, team: str, reference: str) -> Explained:
+def _explain(tx: Transaction, team: str, reference: str, mistakes: Mistakes) -> Explained:
     task = tasks.get(tx, reference.strip())
     inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
     if task and inbox_message is None:
@@ -174,7 +180,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
     if message is None and not routing:
         raise NotFound(
             f"The message {ts} in {channel} is unknown.",
-            hint="It never reached this coordinator, or its records have been deleted.",
+            hint=" ".join(("It never reached this coordinator, or its records have been deleted.", *mistakes(channel))),
         )
     thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
     return Explained(
@@ -186,6 +192,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
         entries=[_inbox_message(tx, found, names) for found in inbox_messages],
         tasks=list(_tasks(tx, inbox_messages, names)),
         escalation=_escalation(tx, thread) if thread else None,
+        mistakes=list(mistakes(channel)),
     )
 
 
@@ -197,8 +204,9 @@ def _of_task_alone(tx: Transaction, task: Task) -> Explained:
     """Explains a task that was not created from a message."""
     explained = _task(tx, task, agents.names(tx))
     return Explained(
-        channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained], escalation=None
-    )
+        channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained], escalation=None,
+        mistakes=[],
+    )  # fmt: skip
 
 
 def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[ExplainedTask]:

@@ -18,6 +18,7 @@ from swarm.clock import slack_ts_to_us
 from swarm.domain.access import Me, Person
 from swarm.domain.errors import ConfigurationError, RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import (
+    MISSING_SCOPE,
     Answer,
     Delivery,
     DeliveryAccepted,
@@ -64,6 +65,16 @@ class ChannelInfo:
     topic: str
     purpose: str
     user_id: str | None = None  # for a direct message: the other person
+    is_member: bool = True  # whether the app is in it
+    is_archived: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserGroupInfo:
+    """A user group as Slack lists it."""
+
+    handle: str
+    is_disabled: bool
 
 
 class Gateway:
@@ -145,8 +156,9 @@ class Gateway:
         try:
             answer = await self._api.read("apps.connections.open", {"token": app_token})
         except RefusedBySlack as refused:
+            lacks = " (it lacks connections:write)" if refused.slack_code == MISSING_SCOPE else ""
             raise ConfigurationError(
-                f"Slack does not accept SLACK_APP_TOKEN: {refused.slack_code}.",
+                f"Slack does not accept SLACK_APP_TOKEN: {refused.slack_code}{lacks}.",
                 hint="Create an app-level token (xapp-…) with the scope connections:write and switch Socket Mode on.",
             ) from refused
         return text_at(answer, "url")
@@ -168,6 +180,10 @@ class Gateway:
     def troubles(self) -> tuple[SlackTrouble, ...]:
         """What Slack's last answers say about the app."""
         return slack_troubles(self.refused_by, self._api.refused)
+
+    def refuses_emoji(self, name: str) -> bool:
+        """Whether Slack has refused a reaction with this emoji and none since."""
+        return f":{name}:" in self._api.refused
 
     async def check_token(self, token: str) -> None:
         """Raises ConfigurationError unless Slack accepts a bot token for the same team and bot as before, and
@@ -326,6 +342,10 @@ class Gateway:
         """Returns the name of a bot (``bots.info``)."""
         return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "name") or bot_id
 
+    async def bot_app(self, bot_id: str) -> str:
+        """Returns the id of a bot's app (``bots.info``)."""
+        return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "app_id")
+
     async def channel(self, channel_id: str) -> ChannelInfo:
         """Returns a conversation's name, type, topic and purpose (``conversations.info``)."""
         info = object_at(await self._api.read("conversations.info", {"channel": channel_id}), "channel")
@@ -336,7 +356,23 @@ class Gateway:
             topic=text_at(object_at(info, "topic"), "value"),
             purpose=text_at(object_at(info, "purpose"), "value"),
             user_id=text_at(info, "user") or None,
+            is_member=info.get("is_member") is not False or _channel_type(info) is not ChannelType.CHANNEL,
+            is_archived=info.get("is_archived") is True,
         )
+
+    async def channel_names(self) -> AsyncIterator[tuple[str, str]]:
+        """Yields id and name of every channel that Slack shows the app (``conversations.list``): one call for 999."""
+        where = {"types": "public_channel,private_channel", "exclude_archived": True}
+        async for raw in self._pages("conversations.list", where, "channels", 999):
+            yield text_at(raw, "id"), text_at(raw, "name")
+
+    async def user_groups(self) -> dict[str, UserGroupInfo]:
+        """Returns all user groups by id (``usergroups.list``)."""
+        answer = await self._api.read("usergroups.list", {"include_disabled": True})
+        return {
+            text_at(raw, "id"): UserGroupInfo(handle=text_at(raw, "handle"), is_disabled=bool(raw.get("date_delete")))
+            for raw in objects_at(answer, "usergroups")
+        }
 
     async def group_members(self, group_id: str) -> frozenset[str]:
         """Returns the ids of a user group's members (``usergroups.users.list``)."""
