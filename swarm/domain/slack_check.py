@@ -86,21 +86,21 @@ _VITAL: Final = "chat:write"
 
 _TEXTS: Final = {
     (Kind.CHANNEL, State.UNKNOWN): (
-        "Slack shows the app no channel {name}{named}{near}.",
+        "Slack shows the app no channel {name}",
         "Correct the id; into a private channel, invite the app first.",
     ),
-    (Kind.CHANNEL, State.CLOSED): ("{name}{named} is archived.", "Unarchive it, or remove it from the settings."),
-    (Kind.CHANNEL, State.OUTSIDE): ("The app is not in {name}{named}, so it cannot answer there.", "/invite it there."),
-    (Kind.PERSON, State.UNKNOWN): (
-        "Slack knows nobody with the id {name}{named}.",
-        "Copy the member ID from a profile.",
-    ),
-    (Kind.PERSON, State.CLOSED): ("{name}{named} is deactivated.", "Name somebody else."),
-    (Kind.GROUP, State.UNKNOWN): ("Slack knows no user group {name}{named}{near}.", "Correct the id (S…)."),
-    (Kind.GROUP, State.CLOSED): ("The user group {name}{named} is disabled.", "Enable it, or name another one."),
-    (Kind.BOT, State.UNKNOWN): ("Slack knows no bot {name}{named}.", "Correct the id (B… or U…)."),
-    (Kind.EMOJI, State.UNKNOWN): ("Slack refuses the emoji {name}{named}.", "Name one that this workspace has."),
+    (Kind.CHANNEL, State.CLOSED): ("{name} is archived", "Unarchive it, or remove it from the settings."),
+    (Kind.CHANNEL, State.OUTSIDE): ("the app is not in {name}, and cannot answer there", "/invite it there."),
+    (Kind.PERSON, State.UNKNOWN): ("Slack shows the app nobody with the id {name}", "Copy the ID from a profile."),
+    (Kind.PERSON, State.CLOSED): ("{name} is deactivated", "Name somebody else."),
+    (Kind.GROUP, State.UNKNOWN): ("Slack knows no user group {name}", "Correct the id (S…)."),
+    (Kind.GROUP, State.CLOSED): ("the user group {name} is disabled", "Enable it, or name another one."),
+    (Kind.BOT, State.UNKNOWN): ("Slack knows no bot {name}", "Correct the id (B… or U…)."),
+    (Kind.EMOJI, State.UNKNOWN): ("Slack refuses the emoji {name}", "Name one that this workspace has."),
 }
+"""What is wrong, and what to do."""
+
+_MOST_KEYS: Final = 3
 
 
 def judge(facts: Facts) -> tuple[Finding, ...]:
@@ -130,8 +130,8 @@ def _of_names(facts: Facts) -> Iterator[Finding]:
         texts = _TEXTS.get((kind, known.state))
         if texts is None or (name in facts.switched_off and known.state is not State.UNKNOWN):
             continue
-        named = f", which {', '.join(keys)} names" if keys else ""
         shown = f"{known.shown} ({name})" if known.shown else name
-        near = f"; did you mean {known.near}?" if known.near else ""
-        message = texts[0].format(name=shown, named=named, near=near).replace("?.", "?")
-        yield Finding(keys=tuple(keys), subject=name, message=message, remedy=texts[1])
+        message = texts[0].format(name=shown) + (f"; did you mean {known.near}?" if known.near else ".")
+        more = f" and {len(keys) - _MOST_KEYS} more" if len(keys) > _MOST_KEYS else ""
+        place = f"{', '.join(keys[:_MOST_KEYS])}{more}: " if keys else ""
+        yield Finding(keys=tuple(keys), subject=name, message=place + message, remedy=texts[1])

@@ -1,0 +1,164 @@
+"""The settings against the twin: what is found, and how few calls it takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from slack_twin.people import Channel, ChannelKind
+
+from swarm.app import slack_check
+from swarm.app.slack_check import SlackCheck, named
+from swarm.config import Settings
+from swarm.domain.errors import Unavailable
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.slack.outgoing.gateway import Gateway
+from tests.contract.slack.workspace import Workspace, delivery
+
+pytestmark = pytest.mark.req("OPS-17")
+
+SLACK = {"bot_token": "xoxb-twin-swarm", "app_token": "xapp-twin-swarm"}
+
+
+def settings(**values: Any) -> Settings:
+    return Settings(**{"slack": SLACK, **values})
+
+
+def in_channels(*channels: str, **more: Any) -> Settings:
+    return settings(channels={channel: {"agent": "lead"} for channel in channels}, **more)
+
+
+async def mistakes(gateway: Gateway, given: Settings) -> list[str]:
+    return [one.message for one in await SlackCheck(gateway).look(given, named(given))]
+
+
+@pytest.fixture
+async def world(workspace: Workspace) -> Workspace:
+    """A workspace with an archived channel, one without the app, a private one, a group, and one who has left."""
+    everybody = {"members": ["alice"]}
+    await workspace.seed(
+        users=[{"name": "gone"}],
+        channels=[
+            {"name": "old"},
+            {"name": "outside", **everybody},
+            {"name": "secret", "is_private": True, **everybody},
+        ],
+        user_groups=[{"handle": "ops", "members": ["alice"]}],
+    )
+    return workspace
+
+
+def id_of(workspace: Workspace, name: str) -> str:
+    channel = workspace.twin.workspace.directory.channel(name)
+    assert channel is not None
+    return channel.id
+
+
+async def test_every_kind_of_name_that_means_nothing_is_found(world: Workspace, gateway: Gateway) -> None:
+    directory = world.twin.workspace.directory
+    group = directory.user_groups["ops"].id
+    old, outside, secret = (id_of(world, name) for name in ("old", "outside", "secret"))
+    directory.channels[old].is_archived = True
+    given = in_channels(
+        "C0GENERAL", "C0GENERL", old, outside, secret,
+        agents={"access": {"lead": {"channels": ["#general"], "users": ["U000ALICE", "alice"]}}},
+        channel_defaults={"allowed_groups": [group, f"{group}X"], "allowed_bots": [world.app.bot_id, "B0NOBODY", "*"]},
+    )  # fmt: skip
+    assert await mistakes(gateway, given) == [
+        "agents.access.lead.channels: Slack shows the app no channel #general; did you mean C0GENERAL (general)?",
+        "agents.access.lead.users: Slack shows the app nobody with the id alice.",
+        "channel_defaults.allowed_bots: Slack knows no bot B0NOBODY.",
+        f"channel_defaults.allowed_groups: Slack knows no user group {group}X; did you mean {group} (ops)?",
+        "channels.C0GENERL: Slack shows the app no channel C0GENERL; did you mean C0GENERAL (general)?",
+        f"channels.{old}: #old ({old}) is archived.",
+        f"channels.{outside}: the app is not in #outside ({outside}), and cannot answer there.",
+        f"channels.{secret}: Slack shows the app no channel {secret}.",
+    ]
+
+
+async def test_a_large_workspace_costs_no_list_and_what_was_fine_no_second_call(
+    workspace: Workspace, gateway: Gateway
+) -> None:
+    for number in range(3_000):
+        channel = Channel(
+            id=f"C0MANY{number:05}", name=f"many-{number}", kind=ChannelKind.PUBLIC, created=0, creator="U000ALICE"
+        )
+        workspace.twin.workspace.directory.channels[channel.id] = channel
+    check, good = SlackCheck(gateway), in_channels("C0GENERAL", "C00RANDOM")
+    for _ in range(3):
+        assert await check.look(good, named(good)) == ()
+    assert Counter(one["method"] for one in await workspace.all_calls()) == {"auth.test": 1, "conversations.info": 2}
+    bad = in_channels("C0GENERAL", "C0MANY0012", "C0MANY0013")
+    for _ in range(3):
+        assert ["did you mean C0MANY" in one.message for one in await check.look(bad, named(bad))] == [True, True]
+    calls = Counter(one["method"] for one in await workspace.all_calls())
+    assert calls == {"auth.test": 1, "conversations.info": 8, "conversations.list": 4}
+
+
+async def test_an_invitation_is_noticed_by_the_next_look(world: Workspace, gateway: Gateway) -> None:
+    outside = id_of(world, "outside")
+    check, given = SlackCheck(gateway), in_channels(outside)
+    assert len(await check.look(given, named(given))) == 1
+    world.twin.workspace.directory.channels[outside].members[world.app.bot_user] = None
+    assert await check.look(given, named(given)) == ()
+
+
+async def test_an_app_with_two_scopes_is_told_what_it_cannot_do(workspace: Workspace, gateway: Gateway) -> None:
+    await workspace.seed(apps=[{"name": "swarm", "scopes": ["chat:write", "app_mentions:read"]}])
+    (found,) = await mistakes(gateway, in_channels("C0NOWHERE", channel_defaults={"allowed_users": ["U0NOBODY"]}))
+    assert "pass attachments of messages to the agents (files:read)" in found  # and nothing is said of what is hidden
+    assert "chat:write" not in found
+    assert "email" not in found
+    (found,) = await mistakes(gateway, settings(channel_defaults={"share_email": True}))
+    assert "users:read.email" in found
+
+
+async def test_tokens_of_two_apps_are_found_without_opening_a_connection(
+    workspace: Workspace, gateway: Gateway
+) -> None:
+    of_another = settings(slack={**SLACK, "app_token": "xapp-1-A0OTHER-17-abc"})
+    (found,) = await mistakes(gateway, of_another)
+    assert (workspace.app.id in found, "A0OTHER" in found) == (True, True)
+    of_the_same = settings(slack={**SLACK, "app_token": f"xapp-1-{workspace.app.id}-17-abc"})
+    assert await mistakes(gateway, of_the_same) == []
+    assert await workspace.calls("apps.connections.open") == []
+
+
+async def test_an_emoji_is_found_once_slack_has_refused_it(workspace: Workspace, gateway: Gateway) -> None:
+    given = settings(reactions={"stored": "nonesuch"})
+    assert await mistakes(gateway, given) == []
+    ts = await workspace.say("hello")
+    await workspace.fault("error", method="reactions.add", error="invalid_name", times=1)
+    react = delivery(DeliveryKind.REACTION, target_ts=ts, text="nonesuch")
+    await gateway.deliver(react)
+    assert await mistakes(gateway, given) == ["reactions.stored: Slack refuses the emoji nonesuch."]
+    await gateway.deliver(react)
+    assert await mistakes(gateway, given) == []
+
+
+async def test_while_slack_does_not_answer_nothing_is_judged(workspace: Workspace, gateway: Gateway) -> None:
+    await workspace.fault("http_500", method="conversations.info")
+    given = in_channels("C0GENERAL")
+    with pytest.raises(Unavailable):
+        await SlackCheck(gateway).look(given, named(given))
+
+
+@pytest.mark.parametrize(
+    ("error", "method", "said"),
+    [
+        ("missing_scope", "apps.connections.open", "SLACK_APP_TOKEN: missing_scope (it lacks connections:write)"),
+        ("invalid_auth", "apps.connections.open", "SLACK_APP_TOKEN: invalid_auth."),
+        ("token_revoked", "auth.test", "SLACK_BOT_TOKEN: token_revoked."),
+    ],
+)
+async def test_without_a_coordinator_both_tokens_are_tried_too(
+    workspace: Workspace, error: str, method: str, said: str
+) -> None:
+    given = in_channels("C0NOWHERE", slack={**SLACK, "api_base_url": workspace.api_url})
+    assert await slack_check.ask(given, "C00RANDOM") == ()
+    assert [one.subject for one in await slack_check.ask(given) or ()] == ["C0NOWHERE"]
+    await workspace.fault("error", method=method, error=error)
+    (found,) = await slack_check.ask(given) or ()
+    assert said in found.message
+    assert found.remedy
