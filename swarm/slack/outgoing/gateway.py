@@ -362,7 +362,9 @@ class Gateway:
 
     async def channel_names(self) -> AsyncIterator[tuple[str, str]]:
         """Yields id and name of every channel that Slack shows the app (``conversations.list``): one call for 999."""
-        where = {"types": "public_channel,private_channel", "exclude_archived": True}
+        kinds = {"channels:read": "public_channel", "groups:read": "private_channel"}
+        types = ",".join(kind for scope, kind in kinds.items() if scope in (self.scopes or kinds))
+        where = {"types": types, "exclude_archived": True}
         async for raw in self._pages("conversations.list", where, "channels", 999):
             yield text_at(raw, "id"), text_at(raw, "name")
 
