@@ -22,7 +22,7 @@ from swarm.app.settings_mapping import secret
 from swarm.config import Settings, SlackMode
 from swarm.config.settings import CHANNEL_ID
 from swarm.domain.errors import ConfigurationError, RefusedBySlack, Unavailable
-from swarm.domain.slack_check import Facts, Finding, Kind, Known, Level, Name, State, judge
+from swarm.domain.slack_check import Facts, Finding, NameKind, Known, Level, Name, State, judge
 from swarm.slack.manifest import WHY, View, bot_scopes
 from swarm.slack.outgoing.gateway import Gateway, UserGroupInfo
 from swarm.slack.outgoing.pacing import Pacing
@@ -34,14 +34,14 @@ ASK_SECONDS: Final = 10.0
 NEAR_SECONDS: Final = 4.0
 
 _KINDS: Final = {
-    "allowed_bots": Kind.BOT,
-    "allowed_groups": Kind.GROUP,
-    "allowed_users": Kind.PERSON,
-    "channel": Kind.CHANNEL,
-    "channels": Kind.CHANNEL,
-    "emoji": Kind.EMOJI,
-    "groups": Kind.GROUP,
-    "users": Kind.PERSON,
+    "allowed_bots": NameKind.BOT,
+    "allowed_groups": NameKind.GROUP,
+    "allowed_users": NameKind.PERSON,
+    "channel": NameKind.CHANNEL,
+    "channels": NameKind.CHANNEL,
+    "emoji": NameKind.EMOJI,
+    "groups": NameKind.GROUP,
+    "users": NameKind.PERSON,
 }
 """What the values of a key name, by its last part."""
 
@@ -70,12 +70,14 @@ def _names(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Name]]:
         case Mapping():
             for name, part in value.items():
                 if path == ("channels",):
-                    yield f"channels.{name}", (Kind.CHANNEL, name)
+                    yield f"channels.{name}", (NameKind.CHANNEL, name)
                 if isinstance(part, BaseModel):
                     yield from _names(part, (*path, name))
-        case str() if value != "*" and (kind := _KINDS.get(path[-1], Kind.EMOJI if path[0] == "reactions" else None)):
-            is_person = kind is Kind.BOT and _USER_ID.fullmatch(value)
-            yield key, (Kind.PERSON if is_person else kind, value)
+        case str() if value != "*" and (
+            kind := _KINDS.get(path[-1], NameKind.EMOJI if path[0] == "reactions" else None)
+        ):
+            is_person = kind is NameKind.BOT and _USER_ID.fullmatch(value)
+            yield key, (NameKind.PERSON if is_person else kind, value)
         case tuple() if value and isinstance(value[0], BaseModel):
             for place, part in enumerate(value):
                 yield from _names(part, (*path, str(place)))
@@ -99,9 +101,11 @@ class SlackCheck:
         ConfigurationError if it refuses the token.
         """
         me = await self._gateway.identify()
-        groups = await self._user_groups() if any(kind is Kind.GROUP for kind, _ in names) else None
-        known = {one: _group(one[1], groups) if one[0] is Kind.GROUP else await self._known(*one) for one in names}
-        await self._add_near({name for (kind, name), one in known.items() if kind is Kind.CHANNEL and one == _UNKNOWN})
+        groups = await self._user_groups() if any(kind is NameKind.GROUP for kind, _ in names) else None
+        known = {one: _group(one[1], groups) if one[0] is NameKind.GROUP else await self._known(*one) for one in names}
+        await self._add_near(
+            {name for (kind, name), one in known.items() if kind is NameKind.CHANNEL and one == _UNKNOWN}
+        )
         by_token = _APP_ID.match(secret(settings.slack.app_token) or "")
         if by_token and not self._app_id:
             with suppress(RefusedBySlack):
@@ -118,32 +122,32 @@ class SlackCheck:
         )
         return judge(facts)
 
-    async def _known(self, kind: Kind, name: str) -> Known:
+    async def _known(self, kind: NameKind, name: str) -> Known:
         if self._fine_until.get((kind, name), 0) > self._monotonic():
             return _FINE
         try:
             found = await self._looked_up(kind, name)
         except RefusedBySlack as refused:
             return _UNKNOWN if refused.slack_code in _NOT_THERE else Known(state=State.UNSEEN)
-        if found == _FINE and kind is not Kind.EMOJI:
+        if found == _FINE and kind is not NameKind.EMOJI:
             self._fine_until[kind, name] = self._monotonic() + FRESH_SECONDS
         return found
 
-    async def _looked_up(self, kind: Kind, name: str) -> Known:
+    async def _looked_up(self, kind: NameKind, name: str) -> Known:
         match kind:
-            case Kind.CHANNEL if CHANNEL_ID.fullmatch(name):
+            case NameKind.CHANNEL if CHANNEL_ID.fullmatch(name):
                 channel = await self._gateway.channel(name)
                 state = State.CLOSED if channel.is_archived else State.OUTSIDE
                 is_fine = channel.is_member and not channel.is_archived
                 return _FINE if is_fine else Known(state=state, shown=f"#{channel.name}")
-            case Kind.PERSON:
+            case NameKind.PERSON:
                 person = await self._gateway.user(name)
                 gone = Known(state=State.CLOSED, shown=person.name) if person.name != name else _UNKNOWN
                 return _FINE if person.is_known else gone
-            case Kind.BOT:
+            case NameKind.BOT:
                 await self._gateway.bot_name(name)
                 return _FINE
-            case Kind.EMOJI:
+            case NameKind.EMOJI:
                 return _UNKNOWN if self._gateway.refuses_emoji(name) else _FINE
             case _:
                 return _UNKNOWN  # no id
@@ -191,7 +195,7 @@ def _lacking(settings: Settings, scopes: frozenset[str] | None) -> dict[str, str
     emails = any(one.share_email or one.allowed_domains or one.escalation.agent for one in channels) or any(
         one.domains for one in settings.agents.access.values()
     )
-    view = View.AGENT if settings.slack.agent_sessions else View.PLAIN
+    view = View.PLAIN if settings.slack.agent_sessions is False else View.AGENT
     needed = bot_scopes(view, emails=emails) if scopes is not None else []
     return {one: WHY[one][0].lower() + WHY[one][1:-1] for one in needed if one not in (scopes or ())}
 
@@ -208,7 +212,7 @@ async def ask(settings: Settings, channel: str | None = None) -> tuple[Finding, 
     )
     names = named(settings, channel)
     if channel and CHANNEL_ID.fullmatch(channel):
-        names.setdefault((Kind.CHANNEL, channel), [])
+        names.setdefault((NameKind.CHANNEL, channel), [])
     try:
         async with asyncio.timeout(ASK_SECONDS):
             await gateway.identify()

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class NameKind(StrEnum):
     """What a name in the settings stands for."""
 
     CHANNEL = "channel"
@@ -30,7 +30,7 @@ class State(StrEnum):
     UNSEEN = "unseen"  # Slack does not tell
 
 
-Name = tuple[Kind, str]
+Name = tuple[NameKind, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,18 +85,18 @@ NOT_LOOKED: Final = "Not looked at yet: Slack has not answered whether it knows 
 _VITAL: Final = "chat:write"
 
 _TEXTS: Final = {
-    (Kind.CHANNEL, State.UNKNOWN): (
+    (NameKind.CHANNEL, State.UNKNOWN): (
         "Slack shows the app no channel {name}",
         "Correct the id; into a private channel, invite the app first.",
     ),
-    (Kind.CHANNEL, State.CLOSED): ("{name} is archived", "Unarchive it, or remove it from the settings."),
-    (Kind.CHANNEL, State.OUTSIDE): ("the app is not in {name}, and cannot answer there", "/invite it there."),
-    (Kind.PERSON, State.UNKNOWN): ("Slack shows the app nobody with the id {name}", "Copy the ID from a profile."),
-    (Kind.PERSON, State.CLOSED): ("{name} is deactivated", "Name somebody else."),
-    (Kind.GROUP, State.UNKNOWN): ("Slack knows no user group {name}", "Correct the id (S…)."),
-    (Kind.GROUP, State.CLOSED): ("the user group {name} is disabled", "Enable it, or name another one."),
-    (Kind.BOT, State.UNKNOWN): ("Slack knows no bot {name}", "Correct the id (B… or U…)."),
-    (Kind.EMOJI, State.UNKNOWN): ("Slack refuses the emoji {name}", "Name one that this workspace has."),
+    (NameKind.CHANNEL, State.CLOSED): ("{name} is archived", "Unarchive it, or remove it from the settings."),
+    (NameKind.CHANNEL, State.OUTSIDE): ("the app is not in {name}, and cannot answer there", "/invite it there."),
+    (NameKind.PERSON, State.UNKNOWN): ("Slack shows the app nobody with the id {name}", "Copy the ID from a profile."),
+    (NameKind.PERSON, State.CLOSED): ("{name} is deactivated", "Name somebody else."),
+    (NameKind.GROUP, State.UNKNOWN): ("Slack knows no user group {name}", "Correct the id (S…)."),
+    (NameKind.GROUP, State.CLOSED): ("the user group {name} is disabled", "Enable it, or name another one."),
+    (NameKind.BOT, State.UNKNOWN): ("Slack knows no bot {name}", "Correct the id (B… or U…)."),
+    (NameKind.EMOJI, State.UNKNOWN): ("Slack refuses the emoji {name}", "Name one that this workspace has."),
 }
 """What is wrong, and what to do."""
 

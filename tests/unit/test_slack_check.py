@@ -7,7 +7,7 @@ import pytest
 from swarm.app.slack_check import named
 from swarm.config import BadSettings, Settings
 from swarm.config.reading import checked_settings
-from swarm.domain.slack_check import Facts, Finding, Kind, Known, Level, Name, State, judge
+from swarm.domain.slack_check import Facts, Finding, NameKind, Known, Level, Name, State, judge
 
 pytestmark = pytest.mark.req("OPS-17")
 
@@ -38,27 +38,27 @@ def test_names_are_found_with_their_keys_wherever_the_settings_name_something(
         operators={"users": ["U0BOB"]},
     )
     assert named(given) == {
-        (Kind.CHANNEL, "C0ONE"): ["agents.access.helper.channels", "channels.C0ONE"],
-        (Kind.CHANNEL, "general"): ["agents.access.helper.channels"],
-        (Kind.PERSON, "ada"): ["agents.access.helper.users"],
-        (Kind.PERSON, "U0ADA"): [
+        (NameKind.CHANNEL, "C0ONE"): ["agents.access.helper.channels", "channels.C0ONE"],
+        (NameKind.CHANNEL, "general"): ["agents.access.helper.channels"],
+        (NameKind.PERSON, "ada"): ["agents.access.helper.users"],
+        (NameKind.PERSON, "U0ADA"): [
             "channel_defaults.allowed_users",
             "channels.C0ONE.escalation.users",
             "decisions.0.users",
         ],
-        (Kind.PERSON, "U0BOB"): ["channel_defaults.allowed_users", "operators.users"],
-        (Kind.PERSON, "U0BOT"): ["channels.C0ONE.allowed_bots"],
-        (Kind.BOT, "B0BOT"): ["channels.C0ONE.allowed_bots"],
-        (Kind.GROUP, "S0OPS"): ["channels.C0ONE.allowed_groups", "decisions.0.groups"],
-        (Kind.EMOJI, "sos"): ["channels.C0ONE.escalation.emoji"],
-        (Kind.EMOJI, "eyes"): ["reactions.stored"],
-        (Kind.CHANNEL, "C0TWO"): ["decisions.0.channel"],
+        (NameKind.PERSON, "U0BOB"): ["channel_defaults.allowed_users", "operators.users"],
+        (NameKind.PERSON, "U0BOT"): ["channels.C0ONE.allowed_bots"],
+        (NameKind.BOT, "B0BOT"): ["channels.C0ONE.allowed_bots"],
+        (NameKind.GROUP, "S0OPS"): ["channels.C0ONE.allowed_groups", "decisions.0.groups"],
+        (NameKind.EMOJI, "sos"): ["channels.C0ONE.escalation.emoji"],
+        (NameKind.EMOJI, "eyes"): ["reactions.stored"],
+        (NameKind.CHANNEL, "C0TWO"): ["decisions.0.channel"],
     }
-    assert (Kind.PERSON, "ada") not in named(given, "C0ONE")
-    assert (Kind.CHANNEL, "C0ONE") in named(given, "C0ONE")
+    assert (NameKind.PERSON, "ada") not in named(given, "C0ONE")
+    assert (NameKind.CHANNEL, "C0ONE") in named(given, "C0ONE")
 
 
-def of(kind: Kind, state: State, name: str, **more: str) -> tuple[Finding, ...]:
+def of(kind: NameKind, state: State, name: str, **more: str) -> tuple[Finding, ...]:
     known: dict[Name, Known] = {(kind, name): Known(state=state, **more)}
     return judge(Facts(named={(kind, name): ["a.key", "b"]}, known=known))
 
@@ -66,20 +66,25 @@ def of(kind: Kind, state: State, name: str, **more: str) -> tuple[Finding, ...]:
 @pytest.mark.parametrize(
     ("kind", "state", "more", "message"),
     [
-        (Kind.CHANNEL, State.UNKNOWN, {}, "Slack shows the app no channel X."),
-        (Kind.CHANNEL, State.UNKNOWN, {"near": "C1 (ops)"}, "Slack shows the app no channel X; did you mean C1 (ops)?"),
-        (Kind.CHANNEL, State.CLOSED, {"shown": "#old"}, "#old (X) is archived."),
-        (Kind.CHANNEL, State.OUTSIDE, {"shown": "#new"}, "the app is not in #new (X), and cannot answer there."),
-        (Kind.PERSON, State.UNKNOWN, {}, "Slack shows the app nobody with the id X."),
-        (Kind.PERSON, State.CLOSED, {"shown": "Ada"}, "Ada (X) is deactivated."),
-        (Kind.GROUP, State.UNKNOWN, {"near": "S1 (ops)"}, "Slack knows no user group X; did you mean S1 (ops)?"),
-        (Kind.GROUP, State.CLOSED, {"shown": "@ops"}, "the user group @ops (X) is disabled."),
-        (Kind.BOT, State.UNKNOWN, {}, "Slack knows no bot X."),
-        (Kind.EMOJI, State.UNKNOWN, {}, "Slack refuses the emoji X."),
+        (NameKind.CHANNEL, State.UNKNOWN, {}, "Slack shows the app no channel X."),
+        (
+            NameKind.CHANNEL,
+            State.UNKNOWN,
+            {"near": "C1 (ops)"},
+            "Slack shows the app no channel X; did you mean C1 (ops)?",
+        ),
+        (NameKind.CHANNEL, State.CLOSED, {"shown": "#old"}, "#old (X) is archived."),
+        (NameKind.CHANNEL, State.OUTSIDE, {"shown": "#new"}, "the app is not in #new (X), and cannot answer there."),
+        (NameKind.PERSON, State.UNKNOWN, {}, "Slack shows the app nobody with the id X."),
+        (NameKind.PERSON, State.CLOSED, {"shown": "Ada"}, "Ada (X) is deactivated."),
+        (NameKind.GROUP, State.UNKNOWN, {"near": "S1 (ops)"}, "Slack knows no user group X; did you mean S1 (ops)?"),
+        (NameKind.GROUP, State.CLOSED, {"shown": "@ops"}, "the user group @ops (X) is disabled."),
+        (NameKind.BOT, State.UNKNOWN, {}, "Slack knows no bot X."),
+        (NameKind.EMOJI, State.UNKNOWN, {}, "Slack refuses the emoji X."),
     ],
 )
 def test_what_slack_does_not_know_is_named_with_its_keys_and_what_to_do(
-    kind: Kind, state: State, more: dict[str, str], message: str
+    kind: NameKind, state: State, more: dict[str, str], message: str
 ) -> None:
     (finding,) = of(kind, state, "X", **more)
     assert (finding.message, finding.keys, finding.level) == (f"a.key, b: {message}", ("a.key", "b"), Level.WARNING)
@@ -87,14 +92,14 @@ def test_what_slack_does_not_know_is_named_with_its_keys_and_what_to_do(
 
 
 @pytest.mark.parametrize("state", [State.FINE, State.UNSEEN])
-@pytest.mark.parametrize("kind", Kind)
-def test_what_is_fine_or_hidden_is_no_mistake(kind: Kind, state: State) -> None:
+@pytest.mark.parametrize("kind", NameKind)
+def test_what_is_fine_or_hidden_is_no_mistake(kind: NameKind, state: State) -> None:
     assert of(kind, state, "X") == ()
 
 
 @pytest.mark.parametrize(("state", "count"), [(State.OUTSIDE, 0), (State.CLOSED, 0), (State.UNKNOWN, 1)])
 def test_a_channel_that_is_switched_off_need_only_exist(state: State, count: int) -> None:
-    name = (Kind.CHANNEL, "C1")
+    name = (NameKind.CHANNEL, "C1")
     facts = Facts(named={name: ["channels.C1"]}, switched_off=frozenset({"C1"}), known={name: Known(state=state)})
     assert len(judge(facts)) == count
 
@@ -116,8 +121,8 @@ def test_tokens_of_two_apps_are_told_apart() -> None:
 def test_a_finding_concerns_its_channel_and_one_about_the_app_all() -> None:
     (of_list,) = judge(
         Facts(
-            named={(Kind.PERSON, "U1"): ["channels.C1.allowed_users"]},
-            known={(Kind.PERSON, "U1"): Known(state=State.UNKNOWN)},
+            named={(NameKind.PERSON, "U1"): ["channels.C1.allowed_users"]},
+            known={(NameKind.PERSON, "U1"): Known(state=State.UNKNOWN)},
         )
     )
     (of_app,) = judge(Facts(lacking={"chat:write": "post"}))
