@@ -42,12 +42,10 @@ LIVE: Final = (
 )
 """The keys that a reload changes, with all keys below them."""
 
-AGAIN_SECONDS: Final = 600.0
-"""The pause between comparisons with Slack; what was fine is asked for more rarely, see `SlackCheck`."""
-
+COMPARED_SECONDS: Final = 600.0
 UNANSWERED_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 10.0
-"""How long a reload waits for a comparison with Slack."""
+"""How long a reload waits for Slack."""
 
 _BY_ID: Final = ".agent_id"
 _LIVE_OF_AGENTS: Final = ".suggested_prompts"
@@ -75,8 +73,8 @@ class Reloader:
         slack_check: SlackCheck | None = None,
         use_tokens: UseTokens | None = None,
     ) -> None:
-        """``introduce`` registers the coordinator's own agents, by name. ``slack_check`` is for `watch_slack`.
-        Without ``use_tokens`` other tokens need a restart.
+        """``introduce`` registers the coordinator's own agents, by name. Without ``use_tokens`` other tokens need
+        a restart.
         """
         self._started_with = settings
         self._in_force = settings
@@ -86,8 +84,7 @@ class Reloader:
         self._overruled = overruled
         self._introduce = introduce
         self._slack_check = slack_check
-        self._due = asyncio.Event()  # a comparison with Slack
-        self._compared = asyncio.Event()
+        self._comparing = asyncio.Lock()
         self._use_tokens = use_tokens
         self._one_at_a_time = asyncio.Lock()
 
@@ -104,7 +101,10 @@ class Reloader:
             if self._introduce:
                 await self._introduce({*new.remote_in_full, *new.agents.builtin})
         _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
-        doubts = (*await self.doubts(), *await self._mistakes_in_slack())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self.compare()
+        doubts = (*await self.doubts(), *self._book.mistakes())
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=doubts)
 
     async def _change_tokens(self, new: Settings) -> None:
@@ -165,39 +165,22 @@ class Reloader:
         return tuple(sentence for _, sentence in found)
 
     async def watch_slack(self) -> None:
-        """Compares the settings with Slack, until cancelled: at once, after each reload, and from time to time."""
-        while self._slack_check:
-            self._due.clear()
-            await attempt(self._compare(self._slack_check, self._in_force), "configure")
-            seconds = AGAIN_SECONDS if self._book.findings is not None else UNANSWERED_SECONDS
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._due.wait()
+        """Compares the settings with Slack until cancelled: at once, and then more often as long as it is silent."""
+        while True:
+            await attempt(self.compare(), "configure")
+            await asyncio.sleep(UNANSWERED_SECONDS if self._book.findings is None else COMPARED_SECONDS)
 
-    async def _compare(self, check: SlackCheck, settings: Settings) -> None:
-        try:
-            found = await check.look(settings, named(settings))
-        except (Unavailable, ConfigurationError) as error:
-            _log.info("The settings were not compared with Slack.", action="configure", error=error.message)
-            found = None
-        if self._in_force is not settings:
-            return
-        for one in found or ():
-            if one not in (self._book.findings or ()):
-                _log.warning(one.sentence, action="configure", key=", ".join(one.keys) or one.subject)
-        self._book.findings = found
-        self._compared.set()
-
-    async def _mistakes_in_slack(self) -> tuple[str, ...]:
-        """Returns the findings about the settings in force, if Slack tells them soon."""
-        if self._slack_check is None:
-            return ()
-        self._compared.clear()
-        self._due.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await self._compared.wait()
-        return self._book.mistakes()
+    async def compare(self) -> None:
+        """Compares the settings in force with Slack. New findings are logged."""
+        async with self._comparing:
+            settings, found = self._in_force, None
+            with suppress(Unavailable, ConfigurationError):
+                found = await self._slack_check.look(settings, named(settings)) if self._slack_check else ()
+            for one in found or ():
+                if one not in (self._book.findings or ()):
+                    _log.warning(one.sentence, action="configure", key=", ".join(one.keys))
+            if settings is self._in_force:
+                self._book.findings = found
 
     def warnings(self, agent: str) -> tuple[str, ...]:
         """Returns warnings, as sentences, for an operator who removes an agent that the settings name."""

@@ -38,7 +38,7 @@ _out = Terminal()
 def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
     """Show the effective settings of a channel, and where each value comes from.
 
-    The settings are read as `swarm up` would read them here and now. Slack is asked for what they name.
+    The settings are read as `swarm up` would read them here and now.
 
     Parameters
     ----------
@@ -62,14 +62,12 @@ def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", n
     for one in found:
         table.add_row(one.key, _shortened(explaining.in_one_line(one.value)), one.source)
     _out.print(table)
-    for note in notes:
-        _out.print(line_for_terminal(str(note)), soft_wrap=True)
-    for mistake in mistakes:
-        _out.print(line_for_terminal(mistake), soft_wrap=True)
+    for line in (*map(str, notes), *mistakes):
+        _out.print(line_for_terminal(line), soft_wrap=True)
 
 
 def _mistakes(settings: Settings, channel: str) -> list[str]:
-    """Returns what Slack does not know of the names for a channel, and what the app lacks."""
+    """Returns what Slack says is wrong with the names for a channel, and with the app, as sentences."""
     if settings.slack.bot_token is None:
         return []
     from swarm.app import slack_check  # Slack's SDK takes a while to load

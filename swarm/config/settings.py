@@ -72,41 +72,37 @@ class LogFormat(StrEnum):
 
 _CREDENTIALS: Final = {
     r"(xoxe\.)?xoxb-": "bot token (xoxb-…)",
-    r"xapp-": "app-level token (xapp-…)",
-    r"(xoxe\.)?xoxp-": "user token, or one for app configurations",
-    r"xoxe-": "refresh token",
-    r"xox[a-z]-": "legacy token, or one of a browser",
-    r"xwfp-": "workflow token",
-    r"[0-9a-f]{32}$": "signing secret (32 hexadecimal digits)",
+    "xapp-": "app-level token (xapp-…)",
+    "[0-9a-f]{32}$": "signing secret (32 digits from 0 to f)",
+    r"xox[a-z]|xwfp-": "token of a person, of a browser, or for something else",
 }
-"""How Slack's credentials begin. Others are left to Slack."""
+"""How Slack's credentials begin. Values that begin otherwise are left to Slack."""
 
 
-def _is(expected: str) -> AfterValidator:
-    """Refuses a credential of another kind than expected, which can be seen without asking Slack."""
+def _kind(expected: str) -> AfterValidator:
+    """Refuses a credential of another kind, which can be seen without asking Slack."""
 
-    def check(secret: SecretStr) -> SecretStr:
-        value = secret.get_secret_value().strip()
+    def check(given: SecretStr) -> SecretStr:
+        value = given.get_secret_value().strip()
         kind = next((kind for begins, kind in _CREDENTIALS.items() if re.match(begins, value)), expected)
         if not kind.startswith(expected):
             raise ValueError(f"this is a {kind}; the app's {expected} is expected")
-        return secret
+        return given
 
     return AfterValidator(check)
+
+
+_BotToken = Annotated[GivenSecret, _kind("bot token")]
+_AppToken = Annotated[GivenSecret, _kind("app-level token")]
+_SigningSecret = Annotated[GivenSecret, _kind("signing secret")]
 
 
 class SlackSettings(Section):
     """The settings of the Slack app. Without tokens, ``swarm up`` does not start."""
 
-    bot_token: Annotated[GivenSecret, _is("bot token")] | None = Field(
-        None, description="xoxb-…, from OAuth & Permissions"
-    )
-    app_token: Annotated[GivenSecret, _is("app-level token")] | None = Field(
-        None, description="xapp-…, from Basic Information, for Socket Mode"
-    )
-    signing_secret: Annotated[GivenSecret, _is("signing secret")] | None = Field(
-        None, description="from Basic Information, for HTTP mode"
-    )
+    bot_token: _BotToken | None = Field(None, description="xoxb-…, from OAuth & Permissions")
+    app_token: _AppToken | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
+    signing_secret: _SigningSecret | None = Field(None, description="from Basic Information, for HTTP mode")
     api_base_url: str = Field("https://slack.com/api/", description="can be changed to reach the twin")
     mode: SlackMode = Field(SlackMode.SOCKET, description="socket, or http for the Events API at /slack/events")
     pace: bool = Field(True, description="observe Slack's rate limits; off only for load tests against the twin")

@@ -22,8 +22,6 @@ from swarm.domain.model.webhooks import WebhookEndpoints
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 from swarm.domain.slack_check import NOT_LOOKED, Finding
 
-NOBODY: Final = DecisionPolicy()
-
 MESSAGES_PER_MINUTE: Final = 20
 
 _DIRECT = "D"
@@ -69,7 +67,7 @@ class Policies:
     webhooks: WebhookEndpoints = field(default_factory=dict, repr=False)
     agent_access: Mapping[str, AgentAccess] = field(default_factory=dict)  # by agent's name; others are open to all
     agent_prompts: Mapping[str, tuple[SuggestedPrompt, ...]] = field(default_factory=dict)  # by the agent's name
-    operators: DecisionPolicy = NOBODY  # who is shown mistakes in the settings
+    operators: DecisionPolicy = field(default_factory=DecisionPolicy)  # who is shown mistakes in the settings
 
     def of(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""
@@ -84,13 +82,13 @@ class PolicyBook:
 
     def __init__(self, policies: Policies) -> None:
         self.current = policies
-        self.findings: tuple[Finding, ...] | None = None  # of the settings in Slack; None: nobody has looked yet
+        self.findings: tuple[Finding, ...] | None = None  # about the settings in Slack; None: nobody has looked yet
 
-    def mistakes(self, channel: str | None = None) -> tuple[str, ...]:
+    def mistakes(self, channel: str = "") -> tuple[str, ...]:
         """Returns the findings as sentences; with ``channel`` those from which messages there may suffer."""
         if self.findings is None:
             return (NOT_LOOKED,)
-        return tuple(one.sentence for one in self.findings if channel is None or one.concerns(channel))
+        return tuple(one.sentence for one in self.findings if not channel or one.concerns(channel))
 
 
 class _ReactionsInForce(Reactions):

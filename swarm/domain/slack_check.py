@@ -1,61 +1,24 @@
-"""The settings against Slack: the names in them that mean nothing there, and what the app may not do. A judgement about
-facts, which `swarm.app.slack_check` gathers.
-"""
+"""The settings against Slack: a judgement about facts, which `swarm.app.slack_check` gathers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Final
 
+Name = tuple[str, str]
+"""What the settings name: the kind (channel, user, group, bot, emoji), and the id or name."""
 
-class NameKind(StrEnum):
-    """What a name in the settings stands for."""
-
-    CHANNEL = "channel"
-    PERSON = "person"
-    GROUP = "group"
-    BOT = "bot"
-    EMOJI = "emoji"
-
-
-class State(StrEnum):
-    """What Slack says about a name."""
-
-    FINE = "fine"
-    UNKNOWN = "unknown"  # nonexistent, or a private channel without the app
-    CLOSED = "closed"  # archived, deactivated, disabled
-    OUTSIDE = "outside"  # a public channel without the app
-    UNSEEN = "unseen"  # Slack does not tell
-
-
-Name = tuple[NameKind, str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
-    """What Slack says about one name."""
-
-    state: State
-    shown: str = ""  # the name for people; empty: unknown
-    near: str = ""  # for an unknown name: what may be meant
-
-
-class Level(StrEnum):
-    """How bad a finding is."""
-
-    WARNING = "warning"
-    RED = "red"  # the swarm cannot work
+NOT_LOOKED: Final = "Not looked at yet: Slack has not answered whether it knows what the settings name."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One mistake: where it is in the settings, what is wrong, and what to do."""
+    """One mistake: the keys of the settings, what is wrong, and what to do."""
 
     keys: tuple[str, ...]
-    subject: str = ""  # the name; empty for what concerns the whole app
-    level: Level = Level.WARNING
+    subject: str = ""  # the id or name; empty for what concerns the whole app
+    is_red: bool = False  # the swarm cannot work; otherwise a warning
     message: str
     remedy: str
 
@@ -69,69 +32,42 @@ class Finding:
         return self.subject in ("", channel) or any(key.startswith(f"channels.{channel}.") for key in self.keys)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
-    """What the settings name, and what Slack says."""
-
-    named: Mapping[Name, Sequence[str]] = field(default_factory=dict)  # with the keys that name it
-    switched_off: frozenset[str] = frozenset()  # channels in which agents hear nothing anyway
-    known: Mapping[Name, Known] = field(default_factory=dict)
-    lacking: Mapping[str, str] = field(default_factory=dict)  # missing scopes, with what each is for
-    apps: tuple[str, str] = ("", "")  # the app's id by the bot token, and by the app-level token; empty: unknown
-
-
-NOT_LOOKED: Final = "Not looked at yet: Slack has not answered whether it knows what the settings name."
-
-_VITAL: Final = "chat:write"
-
 _TEXTS: Final = {
-    (NameKind.CHANNEL, State.UNKNOWN): (
-        "Slack shows the app no channel {name}",
-        "Correct the id; into a private channel, invite the app first.",
-    ),
-    (NameKind.CHANNEL, State.CLOSED): ("{name} is archived", "Unarchive it, or remove it from the settings."),
-    (NameKind.CHANNEL, State.OUTSIDE): ("the app is not in {name}, and cannot answer there", "/invite it there."),
-    (NameKind.PERSON, State.UNKNOWN): ("Slack shows the app nobody with the id {name}", "Copy the ID from a profile."),
-    (NameKind.PERSON, State.CLOSED): ("{name} is deactivated", "Name somebody else."),
-    (NameKind.GROUP, State.UNKNOWN): ("Slack knows no user group {name}", "Correct the id (S…)."),
-    (NameKind.GROUP, State.CLOSED): ("the user group {name} is disabled", "Enable it, or name another one."),
-    (NameKind.BOT, State.UNKNOWN): ("Slack knows no bot {name}", "Correct the id (B… or U…)."),
-    (NameKind.EMOJI, State.UNKNOWN): ("Slack refuses the emoji {name}", "Name one that this workspace has."),
+    "account_inactive": ("{} is deactivated", "Name somebody else."),
+    "bot_not_found": ("Slack knows no bot {}", "Correct the id (B… or U…)."),
+    "channel_not_found": ("Slack shows the app no channel {}", "Correct the id, or invite the app if it is private."),
+    "invalid_name": ("Slack refuses the emoji {}", "Name one that this workspace has."),
+    "is_archived": ("the channel {} is archived", "Unarchive it, or remove it from the settings."),
+    "no_such_subteam": ("Slack knows no user group {}", "Correct the id (S…), or enable the group."),
+    "not_in_channel": ("the app is not in {}, and cannot answer there", "Invite it there (/invite)."),
+    "user_not_found": ("Slack shows the app nobody with the id {}", "Copy the member ID from a profile."),
 }
-"""What is wrong, and what to do."""
-
-_MOST_KEYS: Final = 3
+"""What is wrong and what to do, by Slack's code. Other codes, such as of a missing scope, say nothing about a name."""
 
 
-def judge(facts: Facts) -> tuple[Finding, ...]:
-    """Returns what is wrong, the worst first."""
-    return (*_of_app(facts), *_of_names(facts))
+def judge(
+    named: Mapping[Name, Sequence[str]],
+    said: Mapping[Name, tuple[str, str]],
+    lacking: Mapping[str, str],
+    apps: tuple[str, str] = ("", ""),
+) -> Iterator[Finding]:
+    """Yields what is wrong.
 
-
-def _of_app(facts: Facts) -> Iterator[Finding]:
-    by_bot, by_app = facts.apps
-    if by_bot and by_app and by_bot != by_app:
-        message = f"The bot token belongs to the app {by_bot}, and the app-level token to {by_app}."
-        keys = ("slack.bot_token", "slack.app_token")
-        yield Finding(keys=keys, level=Level.RED, message=message, remedy="Take both from one app.")
-    if facts.lacking:
-        lost = "; ".join(f"{use} ({scope})" for scope, use in facts.lacking.items())
-        yield Finding(
-            keys=("slack.bot_token",),
-            level=Level.RED if _VITAL in facts.lacking else Level.WARNING,
-            message=f"The Slack app lacks scopes of its manifest, so it cannot: {lost}.",
-            remedy="Add them to the app (`swarm slack manifest` lists all) and install it again.",
-        )
-
-
-def _of_names(facts: Facts) -> Iterator[Finding]:
-    for (kind, name), keys in facts.named.items():
-        known = facts.known[kind, name]
-        texts = _TEXTS.get((kind, known.state))
-        if texts is None or (name in facts.switched_off and known.state is not State.UNKNOWN):
-            continue
-        shown = f"{known.shown} ({name})" if known.shown else name
-        message = texts[0].format(name=shown) + (f"; did you mean {known.near}?" if known.near else ".")
-        more = f" and {len(keys) - _MOST_KEYS} more" if len(keys) > _MOST_KEYS else ""
-        place = f"{', '.join(keys[:_MOST_KEYS])}{more}: " if keys else ""
-        yield Finding(keys=tuple(keys), subject=name, message=place + message, remedy=texts[1])
+    ``named`` has the keys of each name, ``said`` Slack's code and what it adds to the name, ``lacking`` the missing
+    scopes with their purposes, ``apps`` the apps of the bot token and of the app-level token; empty: unknown.
+    """
+    if all(apps) and apps[0] != apps[1]:
+        message = f"SLACK_BOT_TOKEN belongs to the app {apps[0]}, and SLACK_APP_TOKEN to {apps[1]}."
+        yield Finding(keys=("slack.app_token",), is_red=True, message=message, remedy="Take both from one app.")
+    if lacking:
+        uses = "; ".join(f"{use} ({scope})" for scope, use in lacking.items())
+        message = f"The Slack app lacks scopes of its manifest, so it cannot: {uses}."
+        remedy = "Add them to the app (`swarm slack manifest` lists all) and install it again."
+        yield Finding(keys=("slack.bot_token",), is_red="chat:write" in lacking, message=message, remedy=remedy)
+    for name, keys in named.items():
+        code, addition = said[name]
+        if code in _TEXTS:
+            wrong, remedy = _TEXTS[code]
+            place = f"{', '.join(keys[:3])}{', …' if len(keys) > 3 else ''}: " if keys else ""
+            message = f"{place}{wrong.format(name[1] + addition)}."
+            yield Finding(keys=tuple(keys), subject=name[1], message=message, remedy=remedy)

@@ -39,7 +39,6 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "files.info": ("files:read",),
     "reactions.add": ("reactions:write",),
     "reactions.remove": ("reactions:write",),
-    "usergroups.list": ("usergroups:read",),
     "usergroups.users.list": ("usergroups:read",),
     "users.conversations": _READ_CONVERSATIONS,
     "users.info": ("users:read",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Final, Literal
 
@@ -78,11 +78,7 @@ class Ready(TypedDict):
 
 
 def health_router(
-    overview: Overview,
-    readiness: Readiness,
-    identities: Identities,
-    troubles: Troubles = tuple,
-    last_event_seconds: LastEvent = lambda: None,
+    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles, last_event_seconds: LastEvent
 ) -> APIRouter:
     """Returns the routes ``/healthz`` and ``/readyz``, which are open to all callers, since their answers contain no
     secrets."""
@@ -93,23 +89,16 @@ def health_router(
     return router
 
 
+@dataclass
 class _HealthRoutes:
     """The health endpoints."""
 
-    def __init__(
-        self,
-        overview: Overview,
-        readiness: Readiness,
-        identities: Identities,
-        troubles: Troubles,
-        last_event_seconds: LastEvent,
-    ) -> None:
-        self._overview = overview
-        self._readiness = readiness
-        self._identities = identities
-        self._troubles = troubles
-        self._last_event_seconds = last_event_seconds
-        self._missing_before: list[str] = []
+    _overview: Overview
+    _readiness: Readiness
+    _identities: Identities
+    _troubles: Troubles
+    _last_event_seconds: LastEvent
+    _missing_before: list[str] = field(default_factory=list)
 
     async def healthz(self, request: Request) -> Response:
         """Report that the process is alive."""

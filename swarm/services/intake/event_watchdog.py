@@ -112,9 +112,8 @@ class EventWatchdog(Watcher):
         self.is_deaf = False
         self._came_at: float | None = None
 
-    @property
     def last_event_seconds(self) -> int | None:
-        """The time since the last event reached this process; None: none has."""
+        """Returns the time since the last event reached this process; None if none has."""
         return None if self._came_at is None else int(self._monotonic() - self._came_at)
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:

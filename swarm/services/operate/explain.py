@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from typing_extensions import TypedDict
@@ -15,6 +15,7 @@ from swarm.domain.json_shapes import shape
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
+from swarm.domain.operating_policy import PolicyBook
 from swarm.domain.shown_requests import notified_title
 from swarm.services.rules.escalations import post_key
 from swarm.store import agents, deliveries, escalations, history, requests, tasks, webhooks
@@ -29,9 +30,6 @@ from swarm.store.threads import threads, transcript
 
 _REFERENCE = re.compile(r"(?P<channel>[A-Z][A-Z0-9]+):(?P<ts>\d+\.\d+)")
 _PERMALINK = re.compile(r"/archives/(?P<channel>[A-Z][A-Z0-9]+)/p(?P<seconds>\d+)(?P<micros>\d{6})(?:\?|$)")
-
-
-Mistakes = Callable[[str], Iterable[str]]
 
 
 class StepShape(TypedDict):
@@ -88,7 +86,7 @@ class Explained(TypedDict):
     entries: list[ExplainedInboxMessage]
     tasks: list[ExplainedTask]
     escalation: ExplainedEscalation | None
-    mistakes: list[str]  # in the settings, that may concern the channel
+    mistakes: list[str]  # in the settings, from which messages in the channel may suffer
 
 
 def parse_reference(reference: str) -> tuple[str, str]:
@@ -148,11 +146,10 @@ def _last_reason(timeline: list[StepShape]) -> str:
 class Explanations:
     """The service behind ``swarm explain``."""
 
-    def __init__(self, database: Database, team: str, mistakes: Mistakes = lambda channel: ()) -> None:
-        """``mistakes`` returns those in the settings that may concern a channel."""
+    def __init__(self, database: Database, team: str, book: PolicyBook) -> None:
         self._database = database
         self._team = team
-        self._mistakes = mistakes
+        self._book = book
 
     async def is_silent(self, channel: str, ts: str) -> bool:
         """Whether nobody has asked with a message that an agent got, and no answer in its thread is shown yet."""
@@ -164,10 +161,10 @@ class Explanations:
 
         Raises Invalid or NotFound.
         """
-        return await self._database.read(_explain, self._team, reference, self._mistakes)
+        return await self._database.read(_explain, self._team, reference, self._book)
 
 
-def _explain(tx: Transaction, team: str, reference: str, mistakes: Mistakes) -> Explained:
+def _explain(tx: Transaction, team: str, reference: str, book: PolicyBook) -> Explained:
     task = tasks.get(tx, reference.strip())
     inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
     if task and inbox_message is None:
@@ -178,10 +175,8 @@ def _explain(tx: Transaction, team: str, reference: str, mistakes: Mistakes) -> 
     routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
     inbox_messages = inbox.of_message(tx, team, channel, ts)
     if message is None and not routing:
-        raise NotFound(
-            f"The message {ts} in {channel} is unknown.",
-            hint=" ".join(("It never reached this coordinator, or its records have been deleted.", *mistakes(channel))),
-        )
+        unknown = "It never reached this coordinator, or its records have been deleted."
+        raise NotFound(f"The message {ts} in {channel} is unknown.", hint=" ".join((unknown, *book.mistakes(channel))))
     thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
     return Explained(
         channel=channel,
@@ -192,7 +187,7 @@ def _explain(tx: Transaction, team: str, reference: str, mistakes: Mistakes) -> 
         entries=[_inbox_message(tx, found, names) for found in inbox_messages],
         tasks=list(_tasks(tx, inbox_messages, names)),
         escalation=_escalation(tx, thread) if thread else None,
-        mistakes=list(mistakes(channel)),
+        mistakes=list(book.mistakes(channel)),
     )
 
 

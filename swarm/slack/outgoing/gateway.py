@@ -18,7 +18,6 @@ from swarm.clock import slack_ts_to_us
 from swarm.domain.access import Me, Person
 from swarm.domain.errors import ConfigurationError, RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import (
-    MISSING_SCOPE,
     Answer,
     Delivery,
     DeliveryAccepted,
@@ -65,16 +64,8 @@ class ChannelInfo:
     topic: str
     purpose: str
     user_id: str | None = None  # for a direct message: the other person
-    is_member: bool = True  # whether the app is in it
+    is_member: bool = True  # False: a channel without the app
     is_archived: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UserGroupInfo:
-    """A user group as Slack lists it."""
-
-    handle: str
-    is_disabled: bool
 
 
 class Gateway:
@@ -156,7 +147,7 @@ class Gateway:
         try:
             answer = await self._api.read("apps.connections.open", {"token": app_token})
         except RefusedBySlack as refused:
-            lacks = " (it lacks connections:write)" if refused.slack_code == MISSING_SCOPE else ""
+            lacks = " (it lacks connections:write)" if refused.slack_code == "missing_scope" else ""
             raise ConfigurationError(
                 f"Slack does not accept SLACK_APP_TOKEN: {refused.slack_code}{lacks}.",
                 hint="Create an app-level token (xapp-…) with the scope connections:write and switch Socket Mode on.",
@@ -181,9 +172,9 @@ class Gateway:
         """What Slack's last answers say about the app."""
         return slack_troubles(self.refused_by, self._api.refused)
 
-    def refuses_emoji(self, name: str) -> bool:
-        """Whether Slack has refused a reaction with this emoji and none since."""
-        return f":{name}:" in self._api.refused
+    def refusal_of(self, subject: str) -> str:
+        """Returns Slack's code for a method, a channel or an ``:emoji:`` that it refuses; empty if it does not."""
+        return self._api.refused.get(subject, "")
 
     async def check_token(self, token: str) -> None:
         """Raises ConfigurationError unless Slack accepts a bot token for the same team and bot as before, and
@@ -356,25 +347,16 @@ class Gateway:
             topic=text_at(object_at(info, "topic"), "value"),
             purpose=text_at(object_at(info, "purpose"), "value"),
             user_id=text_at(info, "user") or None,
-            is_member=info.get("is_member") is not False or _channel_type(info) is not ChannelType.CHANNEL,
+            is_member=info.get("is_member") is not False,  # direct messages have no such field
             is_archived=info.get("is_archived") is True,
         )
 
     async def channel_names(self) -> AsyncIterator[tuple[str, str]]:
-        """Yields id and name of every channel that Slack shows the app (``conversations.list``): one call for 999."""
+        """Yields id and name of every channel that Slack shows the app (``conversations.list``), 999 with each call."""
         kinds = {"channels:read": "public_channel", "groups:read": "private_channel"}
         types = ",".join(kind for scope, kind in kinds.items() if scope in (self.scopes or kinds))
-        where = {"types": types, "exclude_archived": True}
-        async for raw in self._pages("conversations.list", where, "channels", 999):
+        async for raw in self._pages("conversations.list", {"types": types, "exclude_archived": True}, "channels", 999):
             yield text_at(raw, "id"), text_at(raw, "name")
-
-    async def user_groups(self) -> dict[str, UserGroupInfo]:
-        """Returns all user groups by id (``usergroups.list``)."""
-        answer = await self._api.read("usergroups.list", {"include_disabled": True})
-        return {
-            text_at(raw, "id"): UserGroupInfo(handle=text_at(raw, "handle"), is_disabled=bool(raw.get("date_delete")))
-            for raw in objects_at(answer, "usergroups")
-        }
 
     async def group_members(self, group_id: str) -> frozenset[str]:
         """Returns the ids of a user group's members (``usergroups.users.list``)."""

@@ -70,7 +70,6 @@ METHOD_LIMITS: Final = {
     "files.info": TIER_4,
     "reactions.add": TIER_3,
     "reactions.remove": TIER_2,
-    "usergroups.list": TIER_2,
     "usergroups.users.list": TIER_2,
     "users.conversations": TIER_3,
     "users.info": TIER_4,
