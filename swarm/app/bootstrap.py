@@ -360,7 +360,7 @@ def _application(
         reload=reloader.reload,
         warnings=reloader.warnings,
         troubles=lambda: gateway.troubles,
-        last_event_seconds=hearing.last_event_seconds,
+        last_event=hearing.last_event_seconds,
         access=Access(
             bound_to=settings.http.host,
             hosts=settings.http.allowed_hosts,

@@ -21,6 +21,7 @@ from swarm.config import BadSettings, Settings, differences, load
 from swarm.config import secrets as config_secrets
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
 from swarm.domain.operating_policy import SETTINGS_KEPT, PolicyBook, ReloadResult
+from swarm.domain.slack_check import sentences
 from swarm.domain.text import secrets as text_secrets
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Rosters
@@ -43,9 +44,8 @@ LIVE: Final = (
 """The keys that a reload changes, with all keys below them."""
 
 COMPARED_SECONDS: Final = 600.0
-UNANSWERED_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 10.0
-"""How long a reload waits for Slack."""
+"""How long a reload waits for Slack, and when Slack is asked again that did not answer."""
 
 _BY_ID: Final = ".agent_id"
 _LIVE_OF_AGENTS: Final = ".suggested_prompts"
@@ -102,9 +102,8 @@ class Reloader:
                 await self._introduce({*new.remote_in_full, *new.agents.builtin})
         _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
         with suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await self.compare()
-        doubts = (*await self.doubts(), *self._book.mistakes())
+            await asyncio.wait_for(self.compare(), ANSWER_SECONDS)
+        doubts = (*await self.doubts(), *sentences(self._book.findings))
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=doubts)
 
     async def _change_tokens(self, new: Settings) -> None:
@@ -154,10 +153,7 @@ class Reloader:
             if known is not None and name not in known
         ]
         found += [
-            (
-                name,
-                f"{name} comes from the process's environment, not from the file: change it there, and restart.",
-            )
+            (name, f"{name} comes from the process's environment, not from the file: change it there, and restart.")
             for name in await asyncio.to_thread(self._overruled)
         ]
         for key, sentence in found:
@@ -168,7 +164,7 @@ class Reloader:
         """Compares the settings with Slack until cancelled: at once, and then more often as long as it is silent."""
         while True:
             await attempt(self.compare(), "configure")
-            await asyncio.sleep(UNANSWERED_SECONDS if self._book.findings is None else COMPARED_SECONDS)
+            await asyncio.sleep(ANSWER_SECONDS if self._book.findings is None else COMPARED_SECONDS)
 
     async def compare(self) -> None:
         """Compares the settings in force with Slack. New findings are logged."""
@@ -176,9 +172,8 @@ class Reloader:
             settings, found = self._in_force, None
             with suppress(Unavailable, ConfigurationError):
                 found = await self._slack_check.look(settings, named(settings)) if self._slack_check else ()
-            for one in found or ():
-                if one not in (self._book.findings or ()):
-                    _log.warning(one.sentence, action="configure", key=", ".join(one.keys))
+            for one in set(found or ()) - set(self._book.findings or ()):
+                _log.warning(one.sentence, action="configure", key=", ".join(one.keys))
             if settings is self._in_force:
                 self._book.findings = found
 

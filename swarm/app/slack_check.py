@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,6 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from swarm.app import preflight
 from swarm.app.settings_mapping import secret
 from swarm.config import Settings, SlackMode
 from swarm.config.settings import CHANNEL_ID
@@ -30,17 +28,6 @@ FRESH_SECONDS: Final = 3600.0
 
 ASK_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 4.0
-
-_KINDS: Final = {
-    **dict.fromkeys(("channel", "channels"), "channel"),
-    **dict.fromkeys(("users", "allowed_users"), "user"),
-    **dict.fromkeys(("groups", "allowed_groups"), "group"),
-    **dict.fromkeys(("emoji", "stored", "answered", "failed", "stopped"), "emoji"),
-    "allowed_bots": "bot",
-}
-"""What the values of a key name, by its last part."""
-
-_APP_ID: Final = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
 
 def named(settings: Settings, channel: str = "") -> dict[Name, list[str]]:
@@ -66,8 +53,10 @@ def _names(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, Name]]:
         case tuple() | frozenset():
             for place, part in enumerate(value if isinstance(value, tuple) else sorted(value)):
                 yield from _names(part, (*path, str(place)) if isinstance(part, BaseModel) else path)
-        case str() if value != "*" and (kind := _KINDS.get(path[-1])):
-            yield ".".join(path), ("user" if kind == "bot" and value[0] in "UW" else kind, value)
+        case str() if value != "*":
+            kind = path[-1].removeprefix("allowed_").removesuffix("s")
+            if kind in ("channel", "user", "group", "bot"):
+                yield ".".join(path), ("user" if kind == "bot" and value[:1] in "UW" else kind, value)
 
 
 class SlackCheck:
@@ -77,53 +66,45 @@ class SlackCheck:
         self._gateway = gateway
         self._fine_until: dict[Name, float] = {}
         self._channels: dict[str, str] | None = None  # id and name as text, by both; None: not listed
-        self._app = ""  # of the bot token
 
     async def look(self, settings: Settings, names: Mapping[Name, Sequence[str]]) -> tuple[Finding, ...]:
         """Returns what is wrong with ``names`` and the app. Raises Unavailable if Slack does not answer, and
         ConfigurationError if it refuses the token.
         """
-        me = await self._gateway.identify()
+        await self._gateway.identify()
         said = {name: await self._said(*name) for name in names}
-        of_app = _APP_ID.match(secret(settings.slack.app_token) or "")
-        if of_app and not self._app:
-            with suppress(RefusedBySlack):
-                self._app = await self._gateway.bot_app(me.bot_id)
-        lacking = _lacking(settings, self._gateway.scopes)
-        return tuple(judge(names, said, lacking, (self._app, of_app[1] if of_app else "")))
+        off = {channel for channel, chosen in settings.channels_in_full.items() if not chosen.enabled}
+        need_only_exist = {name for name in names if name[1] in off and said[name][0] != "channel_not_found"}
+        judged = {name: keys for name, keys in names.items() if name not in need_only_exist}
+        return tuple(judge(judged, said, _lacking(settings, self._gateway.scopes)))
 
     async def _said(self, kind: str, name: str) -> tuple[str, str]:
         """Returns Slack's code about a name, empty if it is fine, and what to add to the name."""
         if self._fine_until.get((kind, name), 0) > time.monotonic():
             return "", ""
+        code = addition = ""
         try:
-            code, addition = await self._looked_up(kind, name)
+            match kind:
+                case "channel" if not CHANNEL_ID.fullmatch(name):
+                    raise RefusedBySlack("channel_not_found")
+                case "channel":
+                    channel = await self._gateway.channel(name)
+                    code = "is_archived" if channel.is_archived else "" if channel.is_member else "not_in_channel"
+                    addition = f" (#{channel.name})"
+                case "user":
+                    person = await self._gateway.user(name)
+                    is_gone = person.name != name  # Slack tells who it was
+                    code = "" if person.is_known else "account_inactive" if is_gone else "user_not_found"
+                case "group":
+                    await self._gateway.group_members(name)
+                case "bot":
+                    await self._gateway.bot_name(name)
         except RefusedBySlack as refused:
             code = refused.slack_code
             addition = await self._similar(name) if code == "channel_not_found" else ""
-        if not code and kind != "emoji":
+        if not code:
             self._fine_until[kind, name] = time.monotonic() + FRESH_SECONDS
         return code, addition
-
-    async def _looked_up(self, kind: str, name: str) -> tuple[str, str]:
-        match kind:
-            case "channel" if not CHANNEL_ID.fullmatch(name):
-                raise RefusedBySlack("channel_not_found")
-            case "channel":
-                channel = await self._gateway.channel(name)
-                code = "is_archived" if channel.is_archived else "" if channel.is_member else "not_in_channel"
-                return code, f" (#{channel.name})"
-            case "user":
-                person = await self._gateway.user(name)
-                is_gone = person.name != name  # Slack tells who it was
-                return "" if person.is_known else "account_inactive" if is_gone else "user_not_found", ""
-            case "group":
-                await self._gateway.group_members(name)
-            case "bot":
-                await self._gateway.bot_name(name)
-            case "emoji":
-                return self._gateway.refusal_of(f":{name}:"), ""
-        return "", ""
 
     async def _similar(self, name: str) -> str:
         """Returns the channel that may be meant, as a question. Channels are listed once, for this only."""
@@ -149,19 +130,20 @@ def _lacking(settings: Settings, scopes: frozenset[str] | None) -> dict[str, str
 
 
 async def ask(settings: Settings, channel: str = "") -> tuple[Finding, ...] | None:
-    """Asks Slack without a coordinator, also about both tokens. Returns None if it does not answer in time. Raises
-    ConfigurationError without a token.
+    """Asks Slack without a coordinator, also about both tokens. Returns nothing without a token, and None if Slack does
+    not answer in time.
     """
-    token, url = preflight.bot_token(settings), settings.slack.api_base_url
-    gateway = Gateway(token, pacing=Pacing(), base_url=url, timeout_seconds=settings.slack.timeout_seconds)
+    bot_token, app_token = secret(settings.slack.bot_token), secret(settings.slack.app_token)
+    if not bot_token:
+        return ()
+    gateway = Gateway(bot_token, pacing=Pacing(), base_url=settings.slack.api_base_url)
     names = named(settings, channel)
     if CHANNEL_ID.fullmatch(channel):
         names.setdefault(("channel", channel), [])
     try:
         async with asyncio.timeout(ASK_SECONDS):
-            await gateway.identify()
             if settings.slack.mode is SlackMode.SOCKET:
-                await gateway.socket_url(secret(settings.slack.app_token) or "")
+                await gateway.socket_url(app_token or "")
             return await SlackCheck(gateway).look(settings, names)
     except ConfigurationError as error:
         return (Finding(keys=("slack",), is_red=True, message=error.message, remedy=error.hint or ""),)

@@ -187,8 +187,6 @@ def explain(message: str) -> None:
     found = operate("GET", "/explain", params={"message": message})
     owner = f", thread of {found['owner']}" if found["owner"] else ""
     _out.print(f"{found['channel']}:{found['ts']}{owner}", style="bold")
-    for mistake in found["mistakes"]:
-        _out.print(mistake, soft_wrap=True)
     _print_steps(found["routing"])
     if escalation := found["escalation"]:
         reason = f": {line_for_terminal(escalation['reason'])}" if escalation["reason"] else ""

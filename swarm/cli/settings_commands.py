@@ -16,10 +16,10 @@ from cyclopts import App, Parameter
 from rich.table import Column, Table
 
 from swarm.cli.terminal import Terminal
-from swarm.config import CONFIG_FILE, Settings, explaining, read
+from swarm.config import CONFIG_FILE, explaining, read
 from swarm.config.importing import files
 from swarm.config.importing.translation import Fate, Translation
-from swarm.domain.slack_check import NOT_LOOKED
+from swarm.domain.slack_check import sentences
 from swarm.domain.text.characters import line_for_terminal
 
 config = App(name="config", help="Show the settings.")
@@ -47,16 +47,16 @@ def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", n
     as_json
         Print JSON, with long values in full.
     """
+    from swarm.app import slack_check  # Slack's SDK takes a while to load
+
     reading = read()
     found = explaining.explain(reading, channel)
     notes = explaining.notes(reading, channel)
-    mistakes = _mistakes(reading.settings, channel)
+    mistakes = sentences(asyncio.run(slack_check.ask(reading.settings, channel)))
     if as_json:
         left = [{"source": note.source, "target": note.target or None, "remark": note.remark} for note in notes]
-        sys.stdout.write(
-            json.dumps({"channel": channel, "settings": [*map(asdict, found)], "notes": left, "mistakes": mistakes})
-            + "\n"
-        )
+        shown = {"channel": channel, "settings": [*map(asdict, found)], "notes": left, "mistakes": mistakes}
+        sys.stdout.write(json.dumps(shown) + "\n")
         return
     table = Table(Column("setting", no_wrap=True), Column("value", overflow="fold"), Column("source", overflow="fold"))
     for one in found:
@@ -64,16 +64,6 @@ def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", n
     _out.print(table)
     for line in (*map(str, notes), *mistakes):
         _out.print(line_for_terminal(line), soft_wrap=True)
-
-
-def _mistakes(settings: Settings, channel: str) -> list[str]:
-    """Returns what Slack says is wrong with the names for a channel, and with the app, as sentences."""
-    if settings.slack.bot_token is None:
-        return []
-    from swarm.app import slack_check  # Slack's SDK takes a while to load
-
-    findings = asyncio.run(slack_check.ask(settings, channel))
-    return [NOT_LOOKED] if findings is None else [one.sentence for one in findings]
 
 
 def _shortened(value: str) -> str:

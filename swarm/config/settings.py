@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
@@ -70,31 +70,21 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-_CREDENTIALS: Final = {
-    r"(xoxe\.)?xoxb-": "bot token (xoxb-…)",
-    "xapp-": "app-level token (xapp-…)",
-    "[0-9a-f]{32}$": "signing secret (32 digits from 0 to f)",
-    r"xox[a-z]|xwfp-": "token of a person, of a browser, or for something else",
-}
-"""How Slack's credentials begin. Values that begin otherwise are left to Slack."""
-
-
-def _kind(expected: str) -> AfterValidator:
-    """Refuses a credential of another kind, which can be seen without asking Slack."""
+def _credential(begins: str, name: str) -> AfterValidator:
+    """Refuses one of Slack's other credentials. What begins as none of them is left to Slack."""
 
     def check(given: SecretStr) -> SecretStr:
         value = given.get_secret_value().strip()
-        kind = next((kind for begins, kind in _CREDENTIALS.items() if re.match(begins, value)), expected)
-        if not kind.startswith(expected):
-            raise ValueError(f"this is a {kind}; the app's {expected} is expected")
+        if re.match(r"xapp-|xox[a-z]|xwfp-|[0-9a-f]{32}$", value) and not re.match(begins, value):
+            raise ValueError(f"this is another of Slack's credentials; the app's {name} is expected")
         return given
 
     return AfterValidator(check)
 
 
-_BotToken = Annotated[GivenSecret, _kind("bot token")]
-_AppToken = Annotated[GivenSecret, _kind("app-level token")]
-_SigningSecret = Annotated[GivenSecret, _kind("signing secret")]
+_BotToken = Annotated[GivenSecret, _credential(r"(xoxe\.)?xoxb-", "bot token (xoxb-…)")]
+_AppToken = Annotated[GivenSecret, _credential("xapp-", "app-level token (xapp-…)")]
+_SigningSecret = Annotated[GivenSecret, _credential("[0-9a-f]", "signing secret")]
 
 
 class SlackSettings(Section):

@@ -20,7 +20,7 @@ from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRu
 from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookEndpoints
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
-from swarm.domain.slack_check import NOT_LOOKED, Finding
+from swarm.domain.slack_check import Finding
 
 MESSAGES_PER_MINUTE: Final = 20
 
@@ -83,12 +83,6 @@ class PolicyBook:
     def __init__(self, policies: Policies) -> None:
         self.current = policies
         self.findings: tuple[Finding, ...] | None = None  # about the settings in Slack; None: nobody has looked yet
-
-    def mistakes(self, channel: str = "") -> tuple[str, ...]:
-        """Returns the findings as sentences; with ``channel`` those from which messages there may suffer."""
-        if self.findings is None:
-            return (NOT_LOOKED,)
-        return tuple(one.sentence for one in self.findings if not channel or one.concerns(channel))
 
 
 class _ReactionsInForce(Reactions):

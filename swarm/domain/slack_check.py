@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 Name = tuple[str, str]
-"""What the settings name: the kind (channel, user, group, bot, emoji), and the id or name."""
+"""What the settings name: the kind (channel, user, group, bot), and the id."""
 
 NOT_LOOKED: Final = "Not looked at yet: Slack has not answered whether it knows what the settings name."
 
@@ -17,7 +17,6 @@ class Finding:
     """One mistake: the keys of the settings, what is wrong, and what to do."""
 
     keys: tuple[str, ...]
-    subject: str = ""  # the id or name; empty for what concerns the whole app
     is_red: bool = False  # the swarm cannot work; otherwise a warning
     message: str
     remedy: str
@@ -27,16 +26,16 @@ class Finding:
         """The finding as text."""
         return f"{self.message} {self.remedy}"
 
-    def concerns(self, channel: str) -> bool:
-        """Whether messages in a channel may suffer."""
-        return self.subject in ("", channel) or any(key.startswith(f"channels.{channel}.") for key in self.keys)
+
+def sentences(findings: Sequence[Finding] | None) -> tuple[str, ...]:
+    """Returns findings as text. None: nobody has looked yet."""
+    return (NOT_LOOKED,) if findings is None else tuple(one.sentence for one in findings)
 
 
 _TEXTS: Final = {
     "account_inactive": ("{} is deactivated", "Name somebody else."),
     "bot_not_found": ("Slack knows no bot {}", "Correct the id (B… or U…)."),
     "channel_not_found": ("Slack shows the app no channel {}", "Correct the id, or invite the app if it is private."),
-    "invalid_name": ("Slack refuses the emoji {}", "Name one that this workspace has."),
     "is_archived": ("the channel {} is archived", "Unarchive it, or remove it from the settings."),
     "no_such_subteam": ("Slack knows no user group {}", "Correct the id (S…), or enable the group."),
     "not_in_channel": ("the app is not in {}, and cannot answer there", "Invite it there (/invite)."),
@@ -46,19 +45,11 @@ _TEXTS: Final = {
 
 
 def judge(
-    named: Mapping[Name, Sequence[str]],
-    said: Mapping[Name, tuple[str, str]],
-    lacking: Mapping[str, str],
-    apps: tuple[str, str] = ("", ""),
+    named: Mapping[Name, Sequence[str]], said: Mapping[Name, tuple[str, str]], lacking: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Yields what is wrong.
-
-    ``named`` has the keys of each name, ``said`` Slack's code and what it adds to the name, ``lacking`` the missing
-    scopes with their purposes, ``apps`` the apps of the bot token and of the app-level token; empty: unknown.
+    """Yields what is wrong. ``named`` has the keys of each name, ``said`` Slack's code and what to add to the name,
+    ``lacking`` the missing scopes with their purposes.
     """
-    if all(apps) and apps[0] != apps[1]:
-        message = f"SLACK_BOT_TOKEN belongs to the app {apps[0]}, and SLACK_APP_TOKEN to {apps[1]}."
-        yield Finding(keys=("slack.app_token",), is_red=True, message=message, remedy="Take both from one app.")
     if lacking:
         uses = "; ".join(f"{use} ({scope})" for scope, use in lacking.items())
         message = f"The Slack app lacks scopes of its manifest, so it cannot: {uses}."
@@ -70,4 +61,4 @@ def judge(
             wrong, remedy = _TEXTS[code]
             place = f"{', '.join(keys[:3])}{', …' if len(keys) > 3 else ''}: " if keys else ""
             message = f"{place}{wrong.format(name[1] + addition)}."
-            yield Finding(keys=tuple(keys), subject=name[1], message=message, remedy=remedy)
+            yield Finding(keys=tuple(keys), message=message, remedy=remedy)

@@ -110,7 +110,7 @@ class Services:
             trays=Trays(database, triggers),
             team=TeamDirectory(database, operating_policy),
             messages=Messages(database, operating_policy),
-            explanations=Explanations(database, me.team, operating_policy.book),
+            explanations=Explanations(database, me.team),
             overview=Overview(database),
             resending=Resending(database, operating_policy.reactions),
             model_usage=ModelUsageLog(database),

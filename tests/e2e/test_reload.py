@@ -68,7 +68,7 @@ async def test_a_hangup_changes_who_gets_the_next_message_unless_there_is_a_mist
 
 
 @pytest.mark.req("OPS-17", "OPS-16")
-async def test_what_slack_does_not_know_is_said_at_the_start_by_reload_and_by_both_explanations(
+async def test_what_slack_does_not_know_is_said_at_the_start_by_reload_and_by_explain(
     processes: Processes, http: httpx2.AsyncClient
 ) -> None:
     stage = Stage(processes)
@@ -80,9 +80,9 @@ async def test_what_slack_does_not_know_is_said_at_the_start_by_reload_and_by_bo
     wrong = r"channels\.C0GENERL: Slack shows the app no channel C0GENERL; did you mean C0GENERAL \(general\)\?"
     await stage.coordinator.says(wrong)
     await stage.coordinator.says("lacks scopes of its manifest.*receive direct messages to the bot \\(im:history\\)")
-    for command in (("reload",), ("explain", "C0GENERL:1700000000.000100"), ("config", "explain", "C0GENERL")):
+    for command in (("reload",), ("config", "explain", "C0GENERL")):
         ended = await processes.command(*command, env=stage.environment)
-        assert re.search(wrong, (ended.out + ended.err).replace("\n", " ")), (command, ended)
+        assert re.search(wrong, ended.out), (command, ended)
     ready = (await http.get(f"{stage.base}/readyz")).json()
     assert ready["last_event_seconds"] is None
 

@@ -45,11 +45,9 @@ class Alive(TypedDict):
     status: str
 
 
+LastEvent = Callable[[], int | None]
 Troubles = Callable[[], Sequence[SlackTrouble]]
 """What keeps the swarm from working with Slack now."""
-
-
-LastEvent = Callable[[], int | None]
 
 
 class TroubleShape(TypedDict):
@@ -78,11 +76,11 @@ class Ready(TypedDict):
 
 
 def health_router(
-    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles, last_event_seconds: LastEvent
+    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles, last_event: LastEvent
 ) -> APIRouter:
     """Returns the routes ``/healthz`` and ``/readyz``, which are open to all callers, since their answers contain no
     secrets."""
-    routes = _HealthRoutes(overview, readiness, identities, troubles, last_event_seconds)
+    routes = _HealthRoutes(overview, readiness, identities, troubles, last_event)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
     router.add_api_route("/readyz", routes.readyz, response_model=Ready, responses=problems(503))
@@ -97,7 +95,7 @@ class _HealthRoutes:
     _readiness: Readiness
     _identities: Identities
     _troubles: Troubles
-    _last_event_seconds: LastEvent
+    _last_event: LastEvent
     _missing_before: list[str] = field(default_factory=list)
 
     async def healthz(self, request: Request) -> Response:
@@ -135,7 +133,7 @@ class _HealthRoutes:
             ],
             "backlog": asdict(backlog) if backlog else None,
             "gap_seconds": gap,
-            "last_event_seconds": self._last_event_seconds(),
+            "last_event_seconds": self._last_event(),
         }
         if not missing:
             return Answer(shown)

@@ -84,7 +84,7 @@ def create_app(
     reload: Reload | None = None,
     warnings: Warnings = no_warnings,
     troubles: Troubles = tuple,
-    last_event_seconds: LastEvent = lambda: None,
+    last_event: LastEvent = lambda: None,
     access: Access | None = None,
     version: str = "development",
 ) -> Api:
@@ -118,7 +118,7 @@ def create_app(
         run_router(services.model_usage, services.run_usage, identities),
         run_log_router(services.run_logs, identities),
         task_router(services, identities),
-        health_router(services.overview, readiness, identities, troubles, last_event_seconds),
+        health_router(services.overview, readiness, identities, troubles, last_event),
     ):
         app.router.routes.extend(router.routes)  # `include_router` would build every route again at the first request
     return app

@@ -74,7 +74,7 @@ class Commands:
         self._me = me
         self._standings = standings
         self._directory = directory
-        self._explanations = Explanations(database, me.team, operating_policy.book)
+        self._explanations = Explanations(database, me.team)
 
     async def answer(self, command: SlashCommand) -> CommandAnswer:
         """Does what a command says. Returns the answer for the person who typed it. Raises Unavailable."""

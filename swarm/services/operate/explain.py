@@ -15,7 +15,6 @@ from swarm.domain.json_shapes import shape
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
-from swarm.domain.operating_policy import PolicyBook
 from swarm.domain.shown_requests import notified_title
 from swarm.services.rules.escalations import post_key
 from swarm.store import agents, deliveries, escalations, history, requests, tasks, webhooks
@@ -86,7 +85,6 @@ class Explained(TypedDict):
     entries: list[ExplainedInboxMessage]
     tasks: list[ExplainedTask]
     escalation: ExplainedEscalation | None
-    mistakes: list[str]  # in the settings, from which messages in the channel may suffer
 
 
 def parse_reference(reference: str) -> tuple[str, str]:
@@ -146,10 +144,9 @@ def _last_reason(timeline: list[StepShape]) -> str:
 class Explanations:
     """The service behind ``swarm explain``."""
 
-    def __init__(self, database: Database, team: str, book: PolicyBook) -> None:
+    def __init__(self, database: Database, team: str) -> None:
         self._database = database
         self._team = team
-        self._book = book
 
     async def is_silent(self, channel: str, ts: str) -> bool:
         """Whether nobody has asked with a message that an agent got, and no answer in its thread is shown yet."""
@@ -161,10 +158,10 @@ class Explanations:
 
         Raises Invalid or NotFound.
         """
-        return await self._database.read(_explain, self._team, reference, self._book)
+        return await self._database.read(_explain, self._team, reference)
 
 
-def _explain(tx: Transaction, team: str, reference: str, book: PolicyBook) -> Explained:
+def _explain(tx: Transaction, team: str, reference: str) -> Explained:
     task = tasks.get(tx, reference.strip())
     inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
     if task and inbox_message is None:
@@ -175,8 +172,10 @@ def _explain(tx: Transaction, team: str, reference: str, book: PolicyBook) -> Ex
     routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
     inbox_messages = inbox.of_message(tx, team, channel, ts)
     if message is None and not routing:
-        unknown = "It never reached this coordinator, or its records have been deleted."
-        raise NotFound(f"The message {ts} in {channel} is unknown.", hint=" ".join((unknown, *book.mistakes(channel))))
+        raise NotFound(
+            f"The message {ts} in {channel} is unknown.",
+            hint="It never reached this coordinator, or its records have been deleted.",
+        )
     thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
     return Explained(
         channel=channel,
@@ -187,7 +186,6 @@ def _explain(tx: Transaction, team: str, reference: str, book: PolicyBook) -> Ex
         entries=[_inbox_message(tx, found, names) for found in inbox_messages],
         tasks=list(_tasks(tx, inbox_messages, names)),
         escalation=_escalation(tx, thread) if thread else None,
-        mistakes=list(book.mistakes(channel)),
     )
 
 
@@ -199,9 +197,8 @@ def _of_task_alone(tx: Transaction, task: Task) -> Explained:
     """Explains a task that was not created from a message."""
     explained = _task(tx, task, agents.names(tx))
     return Explained(
-        channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained], escalation=None,
-        mistakes=[],
-    )  # fmt: skip
+        channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained], escalation=None
+    )
 
 
 def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[ExplainedTask]:

@@ -172,10 +172,6 @@ class Gateway:
         """What Slack's last answers say about the app."""
         return slack_troubles(self.refused_by, self._api.refused)
 
-    def refusal_of(self, subject: str) -> str:
-        """Returns Slack's code for a method, a channel or an ``:emoji:`` that it refuses; empty if it does not."""
-        return self._api.refused.get(subject, "")
-
     async def check_token(self, token: str) -> None:
         """Raises ConfigurationError unless Slack accepts a bot token for the same team and bot as before, and
         Unavailable if Slack cannot be reached.
@@ -333,10 +329,6 @@ class Gateway:
         """Returns the name of a bot (``bots.info``)."""
         return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "name") or bot_id
 
-    async def bot_app(self, bot_id: str) -> str:
-        """Returns the id of a bot's app (``bots.info``)."""
-        return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "app_id")
-
     async def channel(self, channel_id: str) -> ChannelInfo:
         """Returns a conversation's name, type, topic and purpose (``conversations.info``)."""
         info = object_at(await self._api.read("conversations.info", {"channel": channel_id}), "channel")
@@ -352,10 +344,8 @@ class Gateway:
         )
 
     async def channel_names(self) -> AsyncIterator[tuple[str, str]]:
-        """Yields id and name of every channel that Slack shows the app (``conversations.list``), 999 with each call."""
-        kinds = {"channels:read": "public_channel", "groups:read": "private_channel"}
-        types = ",".join(kind for scope, kind in kinds.items() if scope in (self.scopes or kinds))
-        async for raw in self._pages("conversations.list", {"types": types, "exclude_archived": True}, "channels", 999):
+        """Yields id and name of every public channel (``conversations.list``), 999 with each call."""
+        async for raw in self._pages("conversations.list", {"exclude_archived": True}, "channels", 999):
             yield text_at(raw, "id"), text_at(raw, "name")
 
     async def group_members(self, group_id: str) -> frozenset[str]:

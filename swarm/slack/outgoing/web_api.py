@@ -215,7 +215,7 @@ class WebApi:
         self.clock = SlackClock()
         self.scopes: frozenset[str] | None = None  # of the bot's token; None until Slack has told them
         self.refused_token = RefusedToken(self._probe, probe_seconds)
-        self.refused: dict[str, str] = {}  # other codes that concern the app, by method, channel or :emoji:
+        self.refused: dict[str, str] = {}  # other codes that concern the app, by method or channel
         self._closed = False
 
     async def close(self) -> None:
@@ -269,8 +269,7 @@ class WebApi:
             self.refused_token.refuse(code)
             return NotSent(reason=code, retry_after_seconds=RETRY_SECONDS)
         channel = str(arguments.get("channel") or arguments.get("channel_id") or "")
-        emoji = f":{arguments.get('name', '')}:"
-        for subject, codes in ((method, {MISSING_SCOPE}), (channel, ACCESS_CODES), (emoji, {"invalid_name"})):
+        for subject, codes in ((method, {MISSING_SCOPE}), (channel, ACCESS_CODES)):
             if code in codes:
                 self.refused[subject] = code
             elif not isinstance(answer, Failure):
