@@ -60,5 +60,5 @@ def judge(
         if code in _TEXTS:
             wrong, remedy = _TEXTS[code]
             place = f"{', '.join(keys[:3])}{', …' if len(keys) > 3 else ''}: " if keys else ""
-            message = f"{place}{wrong.format(name[1] + addition)}."
+            message = f"{place}{wrong.format(name[1] + addition)}.".replace("?.", "?")
             yield Finding(keys=tuple(keys), message=message, remedy=remedy)

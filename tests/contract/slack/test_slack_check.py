@@ -32,39 +32,25 @@ async def mistakes(gateway: Gateway, given: Settings) -> list[str]:
     return [one.message for one in await SlackCheck(gateway).look(given, named(given))]
 
 
-@pytest.fixture
-async def world(workspace: Workspace) -> Workspace:
-    """A workspace with an archived channel, one without the app, a private one, a group, and one who has left."""
-    everybody = {"members": ["alice"]}
+async def test_every_kind_of_name_that_means_nothing_is_found_and_no_more_once_it_is_mended(
+    workspace: Workspace, gateway: Gateway
+) -> None:
+    alone = {"members": ["alice"]}
     await workspace.seed(
-        users=[{"name": "gone"}],
-        channels=[
-            {"name": "old"},
-            {"name": "outside", **everybody},
-            {"name": "secret", "is_private": True, **everybody},
-        ],
+        channels=[{"name": "old"}, {"name": "outside", **alone}, {"name": "secret", "is_private": True, **alone}],
         user_groups=[{"handle": "ops", "members": ["alice"]}],
     )
-    return workspace
-
-
-def id_of(workspace: Workspace, name: str) -> str:
-    channel = workspace.twin.workspace.directory.channel(name)
-    assert channel is not None
-    return channel.id
-
-
-async def test_every_kind_of_name_that_means_nothing_is_found(world: Workspace, gateway: Gateway) -> None:
-    directory = world.twin.workspace.directory
+    directory, bot = workspace.twin.workspace.directory, workspace.app
     group = directory.user_groups["ops"].id
-    old, outside, secret = (id_of(world, name) for name in ("old", "outside", "secret"))
+    old, outside, secret = [one.id for one in directory.channels.values() if one.name in ("old", "outside", "secret")]
     directory.channels[old].is_archived = True
     given = in_channels(
         "C0GENERAL", "C0GENERL", old, outside, secret,
         agents={"access": {"lead": {"channels": ["#general"], "users": ["U000ALICE", "alice"]}}},
-        channel_defaults={"allowed_groups": [group, f"{group}X"], "allowed_bots": [world.app.bot_id, "B0NOBODY", "*"]},
+        channel_defaults={"allowed_groups": [group, f"{group}X"], "allowed_bots": [bot.bot_id, "B0NOBODY", "*"]},
     )  # fmt: skip
-    assert await mistakes(gateway, given) == [
+    check = SlackCheck(gateway)
+    assert [one.message for one in await check.look(given, named(given))] == [
         "agents.access.lead.channels: Slack shows the app no channel #general; did you mean C0GENERAL (#general)?",
         "agents.access.lead.users: Slack shows the app nobody with the id alice.",
         "channel_defaults.allowed_bots: Slack knows no bot B0NOBODY.",
@@ -74,6 +60,12 @@ async def test_every_kind_of_name_that_means_nothing_is_found(world: Workspace, 
         f"channels.{outside}: the app is not in {outside} (#outside), and cannot answer there.",
         f"channels.{secret}: Slack shows the app no channel {secret}.",
     ]
+    for channel in (outside, secret):
+        directory.channels[channel].members[bot.bot_user] = None
+    invited = in_channels("C0GENERAL", outside, secret)
+    assert await check.look(invited, named(invited)) == ()
+    switched_off = settings(channels={channel: {"enabled": False} for channel in (old, "C0NOWHERE")})
+    assert [one.keys for one in await check.look(switched_off, named(switched_off))] == [("channels.C0NOWHERE",)]
 
 
 async def test_a_large_workspace_costs_no_list_and_what_was_fine_no_second_call(
@@ -93,14 +85,6 @@ async def test_a_large_workspace_costs_no_list_and_what_was_fine_no_second_call(
         assert ["did you mean C0MANY" in one.message for one in await check.look(bad, named(bad))] == [True, True]
     calls = Counter(one["method"] for one in await workspace.all_calls())
     assert calls == {"auth.test": 1, "conversations.info": 8, "conversations.list": 4}
-
-
-async def test_an_invitation_is_noticed_by_the_next_look(world: Workspace, gateway: Gateway) -> None:
-    outside = id_of(world, "outside")
-    check, given = SlackCheck(gateway), in_channels(outside)
-    assert len(await check.look(given, named(given))) == 1
-    world.twin.workspace.directory.channels[outside].members[world.app.bot_user] = None
-    assert await check.look(given, named(given)) == ()
 
 
 async def test_an_app_with_two_scopes_is_told_what_it_cannot_do(workspace: Workspace, gateway: Gateway) -> None:
