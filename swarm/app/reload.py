@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from itertools import count
 from typing import Final
 
 import structlog
 
 from swarm.app import settings_mapping
 from swarm.app.slack_check import SlackCheck, named
+from swarm.clock import until_next
 from swarm.config import BadSettings, Settings, differences, load
 from swarm.config import secrets as config_secrets
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
@@ -43,7 +45,7 @@ LIVE: Final = (
 )
 """The keys that a reload changes, with all keys below them."""
 
-COMPARED_SECONDS: Final = 600.0
+COMPARED_EVERY: Final = 60  # ticks of `ANSWER_SECONDS`
 ANSWER_SECONDS: Final = 10.0
 """How long a reload waits for Slack, and when Slack is asked again that did not answer."""
 
@@ -162,9 +164,10 @@ class Reloader:
 
     async def watch_slack(self) -> None:
         """Compares the settings with Slack until cancelled: at once, and then more often as long as it is silent."""
-        while True:
-            await attempt(self.compare(), "configure")
-            await asyncio.sleep(ANSWER_SECONDS if self._book.findings is None else COMPARED_SECONDS)
+        for tick in count():
+            if self._book.findings is None or tick % COMPARED_EVERY == 0:
+                await attempt(self.compare(), "configure")
+            await asyncio.sleep(until_next(ANSWER_SECONDS))
 
     async def compare(self) -> None:
         """Compares the settings in force with Slack. New findings are logged."""
@@ -173,7 +176,7 @@ class Reloader:
             with suppress(Unavailable, ConfigurationError):
                 found = await self._slack_check.look(settings, named(settings)) if self._slack_check else ()
             for one in set(found or ()) - set(self._book.findings or ()):
-                _log.warning(one.sentence, action="configure", key=", ".join(one.keys))
+                _log.warning(*sentences((one,)), action="configure", key=", ".join(one.keys))
             if settings is self._in_force:
                 self._book.findings = found
 

@@ -74,8 +74,7 @@ class SlackCheck:
         await self._gateway.identify()
         said = {name: await self._said(*name) for name in names}
         off = {channel for channel, chosen in settings.channels_in_full.items() if not chosen.enabled}
-        need_only_exist = {name for name in names if name[1] in off and said[name][0] != "channel_not_found"}
-        judged = {name: keys for name, keys in names.items() if name not in need_only_exist}
+        judged = {one: names[one] for one in names if one[1] not in off or said[one][0] == "channel_not_found"}
         return tuple(judge(judged, said, _lacking(settings, self._gateway.scopes)))
 
     async def _said(self, kind: str, name: str) -> tuple[str, str]:
@@ -93,8 +92,7 @@ class SlackCheck:
                     addition = f" (#{channel.name})"
                 case "user":
                     person = await self._gateway.user(name)
-                    is_gone = person.name != name  # Slack tells who it was
-                    code = "" if person.is_known else "account_inactive" if is_gone else "user_not_found"
+                    code = "" if person.is_known else "user_not_found" if person.name == name else "account_inactive"
                 case "group":
                     await self._gateway.group_members(name)
                 case "bot":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
@@ -26,6 +25,7 @@ from swarm.domain.prompts.input import OWN_KEYS
 
 _VARIABLE: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
+_EMOJI: Final = re.compile(r":?[\w+'-]+(::skin-tone-[2-6])?:?")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{2,}")
 
@@ -50,10 +50,9 @@ def _checked_user(user: str) -> str:
 
 
 def _checked_emoji(name: str) -> str:
-    bare = name.strip().strip(":")
-    if not bare or any(one.isspace() or one.isupper() or unicodedata.category(one) == "So" for one in bare):
+    if not _EMOJI.fullmatch(name):
         raise ValueError(f"'{name}' is not the name of an emoji; a name such as eyes is expected")
-    return bare
+    return name.strip(":")
 
 
 Domain = Annotated[str, AfterValidator(_checked_domain)]

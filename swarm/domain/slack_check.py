@@ -21,15 +21,10 @@ class Finding:
     message: str
     remedy: str
 
-    @property
-    def sentence(self) -> str:
-        """The finding as text."""
-        return f"{self.message} {self.remedy}"
-
 
 def sentences(findings: Sequence[Finding] | None) -> tuple[str, ...]:
     """Returns findings as text. None: nobody has looked yet."""
-    return (NOT_LOOKED,) if findings is None else tuple(one.sentence for one in findings)
+    return (NOT_LOOKED,) if findings is None else tuple(f"{one.message} {one.remedy}" for one in findings)
 
 
 _TEXTS: Final = {

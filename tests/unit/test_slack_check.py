@@ -92,7 +92,7 @@ def test_a_credential_in_anothers_place_is_refused_by_its_key(tmp_path: Path, ke
     assert value not in refused.value.message
 
 
-@pytest.mark.parametrize("emoji", ["✅", ":", "two words", "Eyes"])
+@pytest.mark.parametrize("emoji", ["✅", ":", "two words", ""])
 def test_what_is_no_name_of_an_emoji_is_refused(tmp_path: Path, emoji: str) -> None:
     for given in ({"reactions": {"stored": emoji}}, {"channel_defaults": {"escalation": {"emoji": emoji}}}):
         with pytest.raises(BadSettings, match="name such as eyes"):
