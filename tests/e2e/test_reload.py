@@ -77,7 +77,7 @@ async def test_what_slack_does_not_know_is_said_at_the_start_by_reload_and_by_ex
     person = stage.person(http)
     await person.ask("POST", "seed", json={"apps": [{**APP, "scopes": ["chat:write", "channels:read", "users:read"]}]})
     await stage.start_coordinator()
-    wrong = r"channels\.C0GENERL: Slack shows the app no channel C0GENERL; did you mean C0GENERAL \(general\)\?"
+    wrong = r"channels\.C0GENERL: Slack shows the app no channel C0GENERL; did you mean C0GENERAL \(#general\)\?"
     await stage.coordinator.says(wrong)
     await stage.coordinator.says("lacks scopes of its manifest.*receive direct messages to the bot \\(im:history\\)")
     for command in (("reload",), ("config", "explain", "C0GENERL")):
