@@ -11,7 +11,6 @@ from slack_twin.people import Channel, ChannelKind
 from swarm.app import slack_check
 from swarm.app.slack_check import SlackCheck, named
 from swarm.config import Settings
-from swarm.domain.errors import Unavailable
 from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.workspace import Workspace
 
@@ -95,13 +94,6 @@ async def test_an_app_with_two_scopes_is_told_what_it_cannot_do(workspace: Works
     assert "email" not in found
     (found,) = await mistakes(gateway, settings(channel_defaults={"share_email": True}))
     assert "users:read.email" in found
-
-
-async def test_while_slack_does_not_answer_nothing_is_judged(workspace: Workspace, gateway: Gateway) -> None:
-    await workspace.fault("http_500", method="conversations.info")
-    given = in_channels("C0GENERAL")
-    with pytest.raises(Unavailable):
-        await SlackCheck(gateway).look(given, named(given))
 
 
 @pytest.mark.parametrize(
