@@ -29,6 +29,7 @@ from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live, serving
 from swarm.app.process import StopDeadline
 from swarm.app.reload import Reloader
 from swarm.app.settings_mapping import secret
+from swarm.app.slack_check import SlackCheck
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
 from swarm.config.reading import overruled_tokens
@@ -190,7 +191,7 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
         rosters,
         overruled=overruled_tokens,
         introduce=streaming_agents.introduce,
-        scopes=lambda: gateway.scopes,
+        slack_check=SlackCheck(gateway),
         use_tokens=partial(_use_tokens, gateway, slack_entry_point),
     )
     terms: dict[str, LockTerm] = {}
@@ -359,6 +360,7 @@ def _application(
         reload=reloader.reload,
         warnings=reloader.warnings,
         troubles=lambda: gateway.troubles,
+        last_event=hearing.last_event_seconds,
         access=Access(
             bound_to=settings.http.host,
             hosts=settings.http.allowed_hosts,

@@ -114,6 +114,7 @@ async def live(
     works = {
         UPKEEP: coordinator.election.run(partial(_upkeep, coordinator)),
         "reload": coordinator.reloader.obey(hangup),
+        "settings in Slack": coordinator.reloader.watch_slack(),
         "hearing": coordinator.hearing.run(coordinator.slack_entry_point),
         "homes": coordinator.homes.run(),
         "listen": listen(database, coordinator.lease_seconds),

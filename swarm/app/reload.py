@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from itertools import count
 from typing import Final
 
 import structlog
 
 from swarm.app import settings_mapping
+from swarm.app.slack_check import SlackCheck, named
+from swarm.clock import until_next
 from swarm.config import BadSettings, Settings, differences, load
 from swarm.config import secrets as config_secrets
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
 from swarm.domain.operating_policy import SETTINGS_KEPT, PolicyBook, ReloadResult
+from swarm.domain.slack_check import sentences
 from swarm.domain.text import secrets as text_secrets
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Rosters
-from swarm.slack.manifest import EMAIL_SCOPE, GROUPS_SCOPE
 
 LIVE: Final = (
     "channels",
@@ -35,10 +39,15 @@ LIVE: Final = (
     "feedback",
     "reactions",
     "limits.messages_per_minute_per_user",
+    "operators",
     "slack.app_token",
     "slack.bot_token",
 )
 """The keys that a reload changes, with all keys below them."""
+
+COMPARED_EVERY: Final = 60  # ticks of `ANSWER_SECONDS`
+ANSWER_SECONDS: Final = 10.0
+"""How long a reload waits for Slack, and when Slack is asked again that did not answer."""
 
 _BY_ID: Final = ".agent_id"
 _LIVE_OF_AGENTS: Final = ".suggested_prompts"
@@ -63,11 +72,11 @@ class Reloader:
         read: Callable[[], Settings] = load,
         overruled: Callable[[], Collection[str]] = tuple,
         introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
-        scopes: Callable[[], frozenset[str] | None] = lambda: None,
+        slack_check: SlackCheck | None = None,
         use_tokens: UseTokens | None = None,
     ) -> None:
-        """``introduce`` registers the coordinator's own agents, by name. ``scopes`` returns the scopes of the app's
-        token; None: unknown. Without ``use_tokens`` other tokens need a restart.
+        """``introduce`` registers the coordinator's own agents, by name. Without ``use_tokens`` other tokens need
+        a restart.
         """
         self._started_with = settings
         self._in_force = settings
@@ -76,7 +85,8 @@ class Reloader:
         self._read = read
         self._overruled = overruled
         self._introduce = introduce
-        self._scopes = scopes
+        self._slack_check = slack_check
+        self._comparing = asyncio.Lock()
         self._use_tokens = use_tokens
         self._one_at_a_time = asyncio.Lock()
 
@@ -89,11 +99,14 @@ class Reloader:
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
             waiting += self._derived_anew(new)
             self._book.current = settings_mapping.policies(new)
-            self._in_force = new
+            self._in_force, self._book.findings = new, None
             if self._introduce:
                 await self._introduce({*new.remote_in_full, *new.agents.builtin})
         _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
-        return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.compare(), ANSWER_SECONDS)
+        doubts = (*await self.doubts(), *sentences(self._book.findings))
+        return ReloadResult(changed=changed, needs_restart=waiting, doubts=doubts)
 
     async def _change_tokens(self, new: Settings) -> None:
         """Goes on with other tokens of the same app. Raises Invalid, and then nothing has changed."""
@@ -141,35 +154,31 @@ class Reloader:
             for name in settings.agents.access
             if known is not None and name not in known
         ]
-        found += self._missing_scopes()
         found += [
-            (
-                name,
-                f"{name} comes from the process's environment, not from the file: change it there, and restart.",
-            )
+            (name, f"{name} comes from the process's environment, not from the file: change it there, and restart.")
             for name in await asyncio.to_thread(self._overruled)
         ]
         for key, sentence in found:
             _log.warning(sentence, action="configure", key=key)
         return tuple(sentence for _, sentence in found)
 
-    def _missing_scopes(self) -> list[tuple[str, str]]:
-        """Returns the lists of people that allow nobody, because Slack does not show the app what they need."""
-        scopes, policies = self._scopes(), self._book.current
-        if scopes is None:
-            return []
-        lists = [policies.everywhere.people, *(one.people for one in policies.channels.values())]
-        lists += [limit.people for limit in policies.agent_access.values()]
-        found: list[tuple[str, str]] = []
-        if EMAIL_SCOPE not in scopes and any(one.domains for one in lists):
-            sentence = (
-                f"Nobody is allowed by the domain of an e-mail address, because the app lacks the scope {EMAIL_SCOPE}"
-            )
-            found.append(("allowed_domains", f"{sentence} (`swarm slack manifest --emails`)."))
-        if GROUPS_SCOPE not in scopes and any(one.groups for one in lists):
-            sentence = f"Nobody is allowed by a user group, because the app lacks the scope {GROUPS_SCOPE}"
-            found.append(("allowed_groups", f"{sentence} (`swarm slack manifest`)."))
-        return found
+    async def watch_slack(self) -> None:
+        """Compares the settings with Slack until cancelled: at once, and then more often as long as it is silent."""
+        for tick in count():
+            if self._book.findings is None or tick % COMPARED_EVERY == 0:
+                await attempt(self.compare(), "configure")
+            await asyncio.sleep(until_next(ANSWER_SECONDS))
+
+    async def compare(self) -> None:
+        """Compares the settings in force with Slack. New findings are logged."""
+        async with self._comparing:
+            settings, found = self._in_force, None
+            with suppress(Unavailable, ConfigurationError):
+                found = await self._slack_check.look(settings, named(settings)) if self._slack_check else ()
+            for one in set(found or ()) - set(self._book.findings or ()):
+                _log.warning(*sentences((one,)), action="configure", key=", ".join(one.keys))
+            if settings is self._in_force:
+                self._book.findings = found
 
     def warnings(self, agent: str) -> tuple[str, ...]:
         """Returns warnings, as sentences, for an operator who removes an agent that the settings name."""

@@ -26,7 +26,7 @@ from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent,
 from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import NO_LIMITS, ModelSpec, Provider, RunLimits
-from swarm.domain.model.requests import DecisionRule
+from swarm.domain.model.requests import DecisionPolicy, DecisionRule
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
 
@@ -69,6 +69,7 @@ def policies(settings: Settings) -> Policies:
         budgets=settings.budgets.budgets,
         shows_usage=settings.budgets.show_usage,
         webhooks=webhook_endpoints(settings),
+        operators=DecisionPolicy(**settings.operators.model_dump()),
         agent_access={name: _access(name, chosen) for name, chosen in settings.agents.access.items()},
         agent_prompts={
             name: tuple(one.prompt for one in chosen.suggested_prompts)
@@ -316,7 +317,7 @@ def _escalation(chosen: EscalationSettings) -> EscalationPolicy:
     return EscalationPolicy(
         users=chosen.users,
         groups=chosen.groups,
-        emoji=chosen.emoji.strip(":") if chosen.emoji else None,
+        emoji=chosen.emoji,
         webhook=chosen.webhook.format if chosen.webhook else None,
         agent=chosen.agent,
         team=chosen.team,

@@ -102,8 +102,8 @@ def _content(answer: httpx2.Response) -> Any:
 def reload() -> None:
     """Reload the settings of the coordinator on this machine; SIGHUP does the same.
 
-    Channels, channel_defaults, agents.access, agents.default, agents.dm, budgets and reactions change at once.
-    Everything else needs a restart.
+    Channels, channel_defaults, agents.access, agents.default, agents.dm, budgets, operators and reactions change at
+    once. Everything else needs a restart.
     """
     try:
         done = operate("POST", "/reload")

@@ -3,6 +3,7 @@ from those of other systems."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ from swarm.cli.terminal import Terminal
 from swarm.config import CONFIG_FILE, explaining, read
 from swarm.config.importing import files
 from swarm.config.importing.translation import Fate, Translation
+from swarm.domain.slack_check import sentences
 from swarm.domain.text.characters import line_for_terminal
 
 config = App(name="config", help="Show the settings.")
@@ -45,19 +47,23 @@ def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", n
     as_json
         Print JSON, with long values in full.
     """
+    from swarm.app import slack_check  # Slack's SDK takes a while to load
+
     reading = read()
     found = explaining.explain(reading, channel)
     notes = explaining.notes(reading, channel)
+    mistakes = sentences(asyncio.run(slack_check.ask(reading.settings, channel)))
     if as_json:
         left = [{"source": note.source, "target": note.target or None, "remark": note.remark} for note in notes]
-        sys.stdout.write(json.dumps({"channel": channel, "settings": [*map(asdict, found)], "notes": left}) + "\n")
+        shown = {"channel": channel, "settings": [*map(asdict, found)], "notes": left, "mistakes": mistakes}
+        sys.stdout.write(json.dumps(shown) + "\n")
         return
     table = Table(Column("setting", no_wrap=True), Column("value", overflow="fold"), Column("source", overflow="fold"))
     for one in found:
         table.add_row(one.key, _shortened(explaining.in_one_line(one.value)), one.source)
     _out.print(table)
-    for note in notes:
-        _out.print(line_for_terminal(str(note)), soft_wrap=True)
+    for line in (*map(str, notes), *mistakes):
+        _out.print(line_for_terminal(line), soft_wrap=True)
 
 
 def _shortened(value: str) -> str:

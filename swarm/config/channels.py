@@ -25,6 +25,7 @@ from swarm.domain.prompts.input import OWN_KEYS
 
 _VARIABLE: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
+_EMOJI: Final = re.compile(r":?[\w+'-]+(::skin-tone-[2-6])?:?")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{2,}")
 
@@ -48,7 +49,14 @@ def _checked_user(user: str) -> str:
     return user
 
 
+def _checked_emoji(name: str) -> str:
+    if not _EMOJI.fullmatch(name):
+        raise ValueError(f"'{name}' is not the name of an emoji; a name such as eyes is expected")
+    return name.strip(":")
+
+
 Domain = Annotated[str, AfterValidator(_checked_domain)]
+EmojiName = Annotated[str, AfterValidator(_checked_emoji)]
 GroupId = Annotated[str, AfterValidator(_checked_group)]
 UserId = Annotated[str, AfterValidator(_checked_user)]
 
@@ -120,7 +128,7 @@ class EscalationSettings(Section):
 
     users: tuple[UserId, ...] = Field((), description="user ids to mention in the thread")
     groups: tuple[GroupId, ...] = Field((), description="ids of user groups (S…) to mention in the thread")
-    emoji: str | None = Field(None, min_length=1, description="the emoji to add to the thread's first message")
+    emoji: EmojiName | None = Field(None, description="the emoji to add to the thread's first message")
     webhook: EscalationWebhookSettings | None = None
     agent: str | None = Field(None, description="the agent that is asked who is on call")
     team: str = Field("", description="the team whose on-call person the agent names")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings, BudgetSettings, RemoteAgentSettings
 from swarm.config.builtin import (
@@ -24,7 +24,7 @@ from swarm.config.builtin import (
     ToolSettings,
 )
 from swarm.config.channel_agents import agent_by_id, is_service
-from swarm.config.channels import ChannelSettings, FeedbackSettings
+from swarm.config.channels import ChannelSettings, EmojiName, FeedbackSettings, GroupId, UserId
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.decision_rules import check_policy
 from swarm.domain.errors import Invalid
@@ -70,12 +70,29 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+def _credential(begins: str, name: str) -> AfterValidator:
+    """Refuses one of Slack's other credentials. What begins as none of them is left to Slack."""
+
+    def check(given: SecretStr) -> SecretStr:
+        value = given.get_secret_value().strip()
+        if re.match(r"xapp-|xox[a-z]|xwfp-|[0-9a-f]{32}$", value) and not re.match(begins, value):
+            raise ValueError(f"this is another of Slack's credentials; the app's {name} is expected")
+        return given
+
+    return AfterValidator(check)
+
+
+_BotToken = Annotated[GivenSecret, _credential(r"(xoxe\.)?xoxb-", "bot token (xoxb-…)")]
+_AppToken = Annotated[GivenSecret, _credential("xapp-", "app-level token (xapp-…)")]
+_SigningSecret = Annotated[GivenSecret, _credential("[0-9a-f]", "signing secret")]
+
+
 class SlackSettings(Section):
     """The settings of the Slack app. Without tokens, ``swarm up`` does not start."""
 
-    bot_token: GivenSecret | None = Field(None, description="xoxb-…, from OAuth & Permissions")
-    app_token: GivenSecret | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
-    signing_secret: GivenSecret | None = Field(None, description="from Basic Information, for HTTP mode")
+    bot_token: _BotToken | None = Field(None, description="xoxb-…, from OAuth & Permissions")
+    app_token: _AppToken | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
+    signing_secret: _SigningSecret | None = Field(None, description="from Basic Information, for HTTP mode")
     api_base_url: str = Field("https://slack.com/api/", description="can be changed to reach the twin")
     mode: SlackMode = Field(SlackMode.SOCKET, description="socket, or http for the Events API at /slack/events")
     pace: bool = Field(True, description="observe Slack's rate limits; off only for load tests against the twin")
@@ -177,10 +194,10 @@ class _PromptSettings(Section):
 class ReactionSettings(Section):
     """The names of the emoji that show a message's state; null switches a reaction off."""
 
-    stored: str | None = REACTION_STORED
-    answered: str | None = REACTION_ANSWERED
-    failed: str | None = REACTION_FAILED
-    stopped: str | None = REACTION_STOPPED
+    stored: EmojiName | None = REACTION_STORED
+    answered: EmojiName | None = REACTION_ANSWERED
+    failed: EmojiName | None = REACTION_FAILED
+    stopped: EmojiName | None = REACTION_STOPPED
 
 
 class FileSettings(Section):
@@ -286,10 +303,18 @@ class DecisionSettings(Section):
         return self
 
 
+class OperatorSettings(Section):
+    """The people who run the swarm. Their Home tab in Slack shows mistakes in the settings."""
+
+    users: tuple[UserId, ...] = Field((), description="user ids")
+    groups: tuple[GroupId, ...] = Field((), description="ids of user groups (S…)")
+
+
 class Settings(Section):
     """All settings of a coordinator."""
 
     home: Path = Field(Path("~/.swarm"), description="the folder for the files of the embedded setup")
+    operators: OperatorSettings = OperatorSettings()
     operator_token: OwnSecret | None = Field(
         None, description="for administration; by default created and stored in home"
     )

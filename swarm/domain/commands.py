@@ -235,4 +235,5 @@ class HomeContent:
     refused: str = ""
     work: tuple[OpenWork, ...] = ()  # the person's own
     decisions: tuple[DecisionWanted, ...] = ()
+    mistakes: tuple[str, ...] = ()  # in the settings; for operators
     agents: tuple[AgentCard, ...] = ()

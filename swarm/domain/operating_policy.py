@@ -20,6 +20,7 @@ from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRu
 from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookEndpoints
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
+from swarm.domain.slack_check import Finding
 
 MESSAGES_PER_MINUTE: Final = 20
 
@@ -66,6 +67,7 @@ class Policies:
     webhooks: WebhookEndpoints = field(default_factory=dict, repr=False)
     agent_access: Mapping[str, AgentAccess] = field(default_factory=dict)  # by agent's name; others are open to all
     agent_prompts: Mapping[str, tuple[SuggestedPrompt, ...]] = field(default_factory=dict)  # by the agent's name
+    operators: DecisionPolicy = field(default_factory=DecisionPolicy)  # who is shown mistakes in the settings
 
     def of(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""
@@ -80,6 +82,7 @@ class PolicyBook:
 
     def __init__(self, policies: Policies) -> None:
         self.current = policies
+        self.findings: tuple[Finding, ...] | None = None  # about the settings in Slack; None: nobody has looked yet
 
 
 class _ReactionsInForce(Reactions):

@@ -32,6 +32,7 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "chat.update": ("chat:write",),
     "conversations.history": _READ_HISTORY,
     "conversations.info": _READ_CONVERSATIONS,
+    "conversations.list": _READ_CONVERSATIONS,
     "conversations.replies": _READ_HISTORY,
     "files.completeUploadExternal": ("files:write",),
     "files.getUploadURLExternal": ("files:write",),

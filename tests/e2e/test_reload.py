@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -13,10 +14,13 @@ from fcntl import ioctl
 
 import httpx2
 import pytest
+from slack_twin.seed import DEFAULT
 
 from tests.support.processes import Processes
 from tests.support.stage import Stage
 from tests.support.waiting import wait_until
+
+APP = {name: getattr(DEFAULT.apps[0], name) for name in ("name", "bot_token", "app_token", "signing_secret")}
 
 pytestmark = pytest.mark.req("CHAN-01")
 
@@ -61,6 +65,26 @@ async def test_a_hangup_changes_who_gets_the_next_message_unless_there_is_a_mist
     third = await person.say("@swarm three")
     (trigger,) = await other.poll(wait_seconds=30)
     assert trigger["inbox_messages"][0]["ts"] == third
+
+
+@pytest.mark.req("OPS-17", "OPS-16")
+async def test_what_slack_does_not_know_is_said_at_the_start_by_reload_and_by_explain(
+    processes: Processes, http: httpx2.AsyncClient
+) -> None:
+    stage = Stage(processes)
+    write(stage, "channels: {C0GENERL: {agent: lead}}")
+    await stage.start_twin()
+    person = stage.person(http)
+    await person.ask("POST", "seed", json={"apps": [{**APP, "scopes": ["chat:write", "channels:read", "users:read"]}]})
+    await stage.start_coordinator()
+    wrong = r"channels\.C0GENERL: Slack shows the app no channel C0GENERL; did you mean C0GENERAL \(#general\)\?"
+    await stage.coordinator.says(wrong)
+    await stage.coordinator.says("lacks scopes of its manifest.*receive direct messages to the bot \\(im:history\\)")
+    for command in (("reload",), ("config", "explain", "C0GENERL")):
+        ended = await processes.command(*command, env=stage.environment)
+        assert re.search(wrong, ended.out), (command, ended)
+    ready = (await http.get(f"{stage.base}/readyz")).json()
+    assert ready["last_event_seconds"] is None
 
 
 @pytest.mark.long

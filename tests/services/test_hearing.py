@@ -102,6 +102,16 @@ async def test_a_message_that_came_to_nobody_means_deaf_and_a_gap_since_the_last
     assert gap.since == last.ts
 
 
+@pytest.mark.req("OPS-16")
+async def test_it_tells_how_long_ago_the_last_event_came_also_while_it_is_deaf(scene: Scene) -> None:
+    assert scene.hearing.last_event_seconds() is None  # a connection is no event
+    scene.says("heard")
+    assert scene.hearing.last_event_seconds() == 0
+    scene.says("missed", heard=False)
+    await scene.passes(SILENCE_SECONDS + 10)
+    assert SILENCE_SECONDS < (scene.hearing.last_event_seconds() or 0) <= SILENCE_SECONDS + 10
+
+
 async def test_a_quiet_hour_costs_one_look_a_minute_and_replaces_nothing(scene: Scene) -> None:
     scene.says("heard")
     await scene.passes(3600)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -11,6 +11,7 @@ from swarm.domain.commands import HomeContent, HomeOpened, WorkState
 from swarm.domain.model.requests import DecisionPolicy
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.slack_check import NOT_LOOKED
 from swarm.services.intake.homes import MOST_WATCHED, PACE_SECONDS, RECHECK_SECONDS, WATCHED_SECONDS, HomeTabs
 from swarm.services.tasks.tasks import brief
 from tests.services.test_requests import Asking
@@ -225,3 +226,19 @@ async def test_the_number_of_watched_people_is_bounded(world: World) -> None:
         tabs.homes.opened(HomeOpened(user_id=f"U{number}", channel="D1"))
     assert len(tabs.homes._tabs) == MOST_WATCHED
     assert "U4" not in tabs.homes._tabs
+
+
+@pytest.mark.req("OPS-17")
+async def test_operators_see_mistakes_in_the_settings_and_when_they_are_gone(world: World) -> None:
+    world.slack.groups["S1"] = frozenset({"U2"})
+    policy = OperatingPolicy()
+    policy.book.current = replace(policy.book.current, operators=DecisionPolicy(users=("U1",), groups=("S1",)))
+    tabs = Tabs(world.governed_by(policy))
+    for person in ("U1", "U2", "U3"):
+        await tabs.open(person)
+    assert [content.mistakes for _, content in tabs.published] == [(NOT_LOOKED,), (NOT_LOOKED,), ()]
+    policy.book.findings = ()
+    assert [(person, content.mistakes) for person, content in await tabs.round(RECHECK_SECONDS)] == [
+        ("U1", ()),
+        ("U2", ()),
+    ]

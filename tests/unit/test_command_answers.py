@@ -64,6 +64,7 @@ HERE: Final = ChannelListening(agent="lead", online=True, listen=Listen.MENTION,
         HomeContent(
             work=(WORK,),
             decisions=(DecisionWanted(title=NASTY, agent="lead", link="", since=0),),
+            mistakes=(NASTY,),
             agents=(COUNTER,),
         ),
     ],

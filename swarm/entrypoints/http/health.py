@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Final, Literal
 
@@ -45,6 +45,7 @@ class Alive(TypedDict):
     status: str
 
 
+LastEvent = Callable[[], int | None]
 Troubles = Callable[[], Sequence[SlackTrouble]]
 """What keeps the swarm from working with Slack now."""
 
@@ -61,7 +62,8 @@ class TroubleShape(TypedDict):
 class Ready(TypedDict):
     """Each requirement and whether it is met, the problems, and the backlog (null if the database does not answer).
 
-    ``gap_seconds`` is the age of the gap whose messages are now being read from Slack, or 0 if there is none.
+    ``gap_seconds`` is the age of the gap whose messages are now being read from Slack, or 0 if there is none;
+    ``last_event_seconds`` the time since Slack's last event reached this process, null if none has.
     """
 
     ready: bool
@@ -70,29 +72,31 @@ class Ready(TypedDict):
     troubles: list[TroubleShape]
     backlog: dict[str, int] | None
     gap_seconds: int | None
+    last_event_seconds: int | None
 
 
 def health_router(
-    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles = tuple
+    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles, last_event: LastEvent
 ) -> APIRouter:
     """Returns the routes ``/healthz`` and ``/readyz``, which are open to all callers, since their answers contain no
     secrets."""
-    routes = _HealthRoutes(overview, readiness, identities, troubles)
+    routes = _HealthRoutes(overview, readiness, identities, troubles, last_event)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
     router.add_api_route("/readyz", routes.readyz, response_model=Ready, responses=problems(503))
     return router
 
 
+@dataclass
 class _HealthRoutes:
     """The health endpoints."""
 
-    def __init__(self, overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles) -> None:
-        self._overview = overview
-        self._readiness = readiness
-        self._identities = identities
-        self._troubles = troubles
-        self._missing_before: list[str] = []
+    _overview: Overview
+    _readiness: Readiness
+    _identities: Identities
+    _troubles: Troubles
+    _last_event: LastEvent
+    _missing_before: list[str] = field(default_factory=list)
 
     async def healthz(self, request: Request) -> Response:
         """Report that the process is alive."""
@@ -129,6 +133,7 @@ class _HealthRoutes:
             ],
             "backlog": asdict(backlog) if backlog else None,
             "gap_seconds": gap,
+            "last_event_seconds": self._last_event(),
         }
         if not missing:
             return Answer(shown)

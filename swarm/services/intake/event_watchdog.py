@@ -110,10 +110,15 @@ class EventWatchdog(Watcher):
         self._others: list[str] = []  # not yet checked in this round; the next one is last
         self._looks = 0
         self.is_deaf = False
+        self._came_at: float | None = None
+
+    def last_event_seconds(self) -> int | None:
+        """Returns the time since the last event reached this process; None if none has."""
+        return None if self._came_at is None else int(self._monotonic() - self._came_at)
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
         """Records an event; for a message also its conversation and timestamp."""
-        self._quiet_since = self._monotonic()
+        self._quiet_since = self._came_at = self._monotonic()
         self._awaited_since = None
         self.is_deaf = False
         if not ts:

@@ -12,17 +12,18 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from swarm.domain.access import Me
 from swarm.domain.commands import HomeContent, HomeOpened
-from swarm.domain.decision_rules import GroupMembers
+from swarm.domain.decision_rules import GroupMembers, is_named
 from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import HomePublisher, UserGroups
+from swarm.domain.slack_check import sentences
 from swarm.services.operate.open_work import (
     decisions_wanted,
     open_requests,
@@ -137,7 +138,9 @@ class HomeTabs:
         limited = self._operating_policy.agent_access
         asking = (self._standings.presser(person, None, tab.channel, limited) for person, tab in due.items())
         found = await asyncio.gather(*asking)
-        groups = sorted({group for one in await self._database.read(open_requests) for group in one.policy.groups})
+        asked = [one.policy for one in await self._database.read(open_requests)]
+        operators = self._operating_policy.book.current.operators
+        groups = sorted({group for policy in (*asked, operators) for group in policy.groups})
         members = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
         people = dict(zip(due, found, strict=True))
         return await self._database.read(self._read, people, due, dict(zip(groups, members, strict=True)).get)
@@ -154,12 +157,14 @@ class HomeTabs:
         work = sorted(
             [*own_messages(tx, allowed, self._me), *own_tasks(tx, allowed, self._me)], key=lambda one: one.since
         )
+        book = self._operating_policy.book
         asked, agents = open_requests(tx), team(tx, self._operating_policy)
         contents = {one: HomeContent(refused=reason) for one, reason in refused.items()}
         for one in allowed:
             contents[one] = HomeContent(
                 work=tuple(piece for piece in work if piece.requester == one),
                 decisions=tuple(decisions_wanted(tx, asked, one, members, self._me)),
+                mistakes=sentences(book.findings) if is_named(book.current.operators, one, members) else (),
                 agents=usable(agents, people[one], due[one].channel, self._operating_policy),
             )
         return contents
@@ -167,4 +172,4 @@ class HomeTabs:
 
 def _work_of(content: HomeContent) -> tuple[object, ...]:
     """Returns what a tab is published anew for. Presence and load of agents change all the time."""
-    return content.refused, content.work, content.decisions, tuple(agent.name for agent in content.agents)
+    return replace(content, agents=()), tuple(agent.name for agent in content.agents)

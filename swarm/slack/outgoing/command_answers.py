@@ -311,6 +311,7 @@ def _home_blocks(content: HomeContent) -> list[Block]:
     return [
         {"type": "header", "text": plain("Hello!", 150)},
         section("I am a team of agents. Here is what you have asked us for, and what waits for you."),
+        *_part("Mistakes in the settings", _sections(map(safe, content.mistakes)), ()),
         *_part("Waiting for your decision", decisions, content.decisions),
         *(_part("Your open work", work, content.work) or _part("Your open work", [section("Nothing is open.")], ())),
         *_part("Agents", agents, ()),

@@ -64,6 +64,8 @@ class ChannelInfo:
     topic: str
     purpose: str
     user_id: str | None = None  # for a direct message: the other person
+    is_member: bool = True  # False: a channel without the app
+    is_archived: bool = False
 
 
 class Gateway:
@@ -145,8 +147,9 @@ class Gateway:
         try:
             answer = await self._api.read("apps.connections.open", {"token": app_token})
         except RefusedBySlack as refused:
+            lacks = " (it lacks connections:write)" if refused.slack_code == "missing_scope" else ""
             raise ConfigurationError(
-                f"Slack does not accept SLACK_APP_TOKEN: {refused.slack_code}.",
+                f"Slack does not accept SLACK_APP_TOKEN: {refused.slack_code}{lacks}.",
                 hint="Create an app-level token (xapp-…) with the scope connections:write and switch Socket Mode on.",
             ) from refused
         return text_at(answer, "url")
@@ -336,7 +339,14 @@ class Gateway:
             topic=text_at(object_at(info, "topic"), "value"),
             purpose=text_at(object_at(info, "purpose"), "value"),
             user_id=text_at(info, "user") or None,
+            is_member=info.get("is_member") is not False,  # direct messages have no such field
+            is_archived=info.get("is_archived") is True,
         )
+
+    async def channel_names(self) -> AsyncIterator[tuple[str, str]]:
+        """Yields id and name of every public channel (``conversations.list``), 999 with each call."""
+        async for raw in self._pages("conversations.list", {"exclude_archived": True}, "channels", 999):
+            yield text_at(raw, "id"), text_at(raw, "name")
 
     async def group_members(self, group_id: str) -> frozenset[str]:
         """Returns the ids of a user group's members (``usergroups.users.list``)."""

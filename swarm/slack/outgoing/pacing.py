@@ -63,6 +63,7 @@ METHOD_LIMITS: Final = {
     "chat.update": TIER_3,
     "conversations.history": TIER_3,
     "conversations.info": TIER_3,
+    "conversations.list": TIER_2,
     "conversations.replies": TIER_3,
     "files.completeUploadExternal": TIER_4,
     "files.getUploadURLExternal": TIER_4,
