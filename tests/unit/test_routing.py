@@ -67,6 +67,14 @@ def alert(text: str = "disk full", *, in_thread: bool = False) -> SlackMessage:
     return message(text, by="B1", kind=AuthorKind.BOT, bot_id="B1", in_thread=in_thread)
 
 
+def reply(text: str = "hello", **more: Any) -> SlackMessage:
+    return message(text, in_thread=True, **more)
+
+
+def alert_reply(text: str = "disk full") -> SlackMessage:
+    return alert(text, in_thread=True)
+
+
 def situation(
     *,
     roster: Roster = TEAM,
@@ -114,16 +122,16 @@ def row(
     outcome: str,
     because: str,
     *to: Candidate | None,
-    owns: bool = False,
+    keeps: bool = False,
     change: Change = Change.POSTED,
     matched_by: MatchedBy | None = None,
     **known: Any,
 ) -> Row:
-    """``to`` names the agents, None one that is still to come; the first ``owns`` the thread from then on. The rule
-    that matches is called as the outcome unless ``matched_by`` says otherwise.
+    """``to`` names the agents, None one that is still to come; the first owns the thread from then on unless it
+    ``keeps`` its owner. The rule that matches is called as the outcome unless ``matched_by`` says otherwise.
     """
     matches = {matched_by or MatchedBy(outcome)} if to else set()
-    owner = to[0] if owns else None
+    owner = to[0] if to and not keeps else None
     return Row(post, situation(**known), change, RoutingOutcome(outcome), to, matches, owner, because)
 
 
@@ -138,9 +146,7 @@ ROWS = {
     "an edit of what was routed": row(
         message(f"{BOT} hi"), "edited", "routed before", routed=True, change=Change.EDITED
     ),
-    "an edit that adds a mention": row(
-        message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, owns=True, change=Change.EDITED
-    ),
+    "an edit that adds a mention": row(message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, change=Change.EDITED),
     "a channel that is switched off": row(
         message(f"{BOT} hi"), "not_allowed", "switched off", policy=ChannelPolicy(enabled=False)
     ),
@@ -159,10 +165,7 @@ ROWS = {
         message(where=ChannelType.DM, standing=Standing.EXTERNAL), "stranger", "belongs to another workspace"
     ),
     "somebody whom Slack does not know, in an owned thread": row(
-        message(in_thread=True, standing=Standing.UNVERIFIED),
-        "stranger",
-        "does not say who this person is",
-        owner=SPARE,
+        reply(standing=Standing.UNVERIFIED), "stranger", "does not say who this person is", owner=SPARE
     ),
     "somebody of whom Slack has not said anything yet": row(
         message("swarm#lead hi", standing=None), "unverified", "has not said yet"
@@ -172,7 +175,6 @@ ROWS = {
         "address",
         "names swarm#spare",
         SPARE,
-        owns=True,
         policy=ChannelPolicy(external=External.ALLOW),
     ),
     "a stranger who is allowed, but not on the list": row(
@@ -183,95 +185,71 @@ ROWS = {
     ),
     "a bot that nobody allowed": row(alert(f"{BOT} hi"), "not_allowed", "not on the channel's list of allowed bots"),
     "a bot that has had its turns": row(
-        alert(f"{BOT} hi", in_thread=True),
+        alert_reply(f"{BOT} hi"),
         "bot_capped",
         "10 messages per hour",
         policy=PAGER_ALLOWED,
         bot_turns=BOT_MESSAGES_PER_HOUR,
     ),
     "a bot that has had its turns by the channel's own limit": row(
-        alert(f"{BOT} hi", in_thread=True),
+        alert_reply(f"{BOT} hi"),
         "bot_capped",
         "2 messages per hour",
         policy=replace(PAGER_ALLOWED, bot_messages_per_hour=2),
         bot_turns=2,
     ),
     "a bot's last turn": row(
-        alert(f"{BOT} hi", in_thread=True),
+        alert_reply(f"{BOT} hi"),
         "mention",
         "mentions the bot",
         LEAD,
-        owns=True,
         policy=PAGER_ALLOWED,
         bot_turns=BOT_MESSAGES_PER_HOUR - 1,
     ),
     "a person where bots have had their turns": row(
-        message(f"{BOT} hi", in_thread=True),
-        "mention",
-        "mentions the bot",
-        LEAD,
-        owns=True,
-        bot_turns=BOT_MESSAGES_PER_HOUR,
+        reply(f"{BOT} hi"), "mention", "mentions the bot", LEAD, bot_turns=BOT_MESSAGES_PER_HOUR
     ),
-    "a stop where something runs": row(
-        message("!stop", in_thread=True), "stop", "stops what runs here", owner=LEAD, can_stop=True
-    ),
+    "a stop where something runs": row(reply("!stop"), "stop", "stops what runs here", owner=LEAD, can_stop=True),
     "a stop in capitals that mentions the bot": row(
-        message(f" {BOT} !STOP ", in_thread=True), "stop", "stops what runs here", can_stop=True
+        reply(f" {BOT} !STOP "), "stop", "stops what runs here", can_stop=True
     ),
     "a stop at the top of a direct message": row(
         message("!Stop", where=ChannelType.DM), "stop", "stops what runs here", can_stop=True
     ),
-    "a stop where nothing runs": row(
-        message("!stop", in_thread=True), "stop", "nothing runs or waits here", owner=SPARE
-    ),
+    "a stop where nothing runs": row(reply("!stop"), "stop", "nothing runs or waits here", owner=SPARE),
     "a stop that says more": row(
-        message("!stop it", in_thread=True), "thread_owner", "spare owns the thread", SPARE, owner=SPARE, can_stop=True
+        reply("!stop it"), "thread_owner", "spare owns the thread", SPARE, keeps=True, owner=SPARE, can_stop=True
     ),
     "a stop for one agent": row(
-        message("swarm#spare !stop", in_thread=True),
-        "address",
-        "swarm#spare",
-        SPARE,
-        owns=True,
-        owner=SPARE,
-        can_stop=True,
+        reply("swarm#spare !stop"), "address", "swarm#spare", SPARE, owner=SPARE, can_stop=True
     ),
     "a stop that is meant for somebody else": row(
-        message(f"{BOB} !stop", in_thread=True),
-        "others_mentioned",
-        "mentions only somebody else",
-        owner=SPARE,
-        can_stop=True,
+        reply(f"{BOB} !stop"), "others_mentioned", "mentions only somebody else", owner=SPARE, can_stop=True
     ),
     "a stop by who may not speak here": row(
-        message("!stop", in_thread=True),
+        reply("!stop"),
         "not_allowed",
         "not on the list of allowed users",
         can_stop=True,
         policy=ChannelPolicy(allowed_users=frozenset({"U2"})),
     ),
     "a stop by a bot": row(
-        alert("!stop", in_thread=True),
+        alert_reply("!stop"),
         "thread_owner",
         "spare owns the thread",
         SPARE,
+        keeps=True,
         owner=SPARE,
         can_stop=True,
         policy=PAGER_ALLOWED,
     ),
     "a message that becomes a stop by an edit": row(
-        message("!stop", in_thread=True),
-        "stop",
-        "stops what runs here",
-        owner=SPARE,
-        can_stop=True,
-        change=Change.EDITED,
+        reply("!stop"), "stop", "stops what runs here", owner=SPARE, can_stop=True, change=Change.EDITED
     ),
     # 3. an explicit address
-    "one agent by name": row(message("swarm#spare hi"), "address", "swarm#spare", SPARE, owns=True),
+    "one agent by name": row(message("swarm#spare hi"), "address", "swarm#spare", SPARE),
     **{
-        f"one agent after a mention, {how}": row(message(f"{text} hi"), "address", "swarm#spare", SPARE, owns=True)
+        f"one agent after a mention, {how}": row(message(f"{text} hi"), "address", "swarm#spare", SPARE)
         for how, text in {
             "as it is typed": "@swarm#spare",
             "as Slack sends it": "<@UBOT>#spare",
@@ -280,135 +258,116 @@ ROWS = {
         }.items()
     },
     "an unknown agent after a mention": row(
-        message("<@UBOT>#helper hi"), "address", "swarm#helper names no agent", LEAD, owns=True
+        message("<@UBOT>#helper hi"), "address", "swarm#helper names no agent", LEAD
     ),
     "a number after the mention of somebody else": row(
-        message("<@U9>#spare and <@UBOT> #12"), "mention", "it mentions the bot", LEAD, owns=True
+        message("<@U9>#spare and <@UBOT> #12"), "mention", "it mentions the bot", LEAD
     ),
-    "one agent by id": row(message("swarm#id-spare hi"), "address", "swarm#spare", SPARE, owns=True),
-    "another agent than the owner": row(
-        message("swarm#spare take over", in_thread=True), "address", "swarm#spare", SPARE, owns=True, owner=LEAD
-    ),
+    "one agent by id": row(message("swarm#id-spare hi"), "address", "swarm#spare", SPARE),
+    "another agent than the owner": row(reply("swarm#spare take over"), "address", "swarm#spare", SPARE, owner=LEAD),
     "an agent that is offline, where the default lead is there": row(
         message("swarm#rev hi"),
         "address",
         "swarm#rev; rev is offline, so the default lead gets it",
         LEAD,
-        owns=True,
         roster=asleep(REV),
         matched_by=MatchedBy.READDRESSED,
     ),
     "an agent that is offline, in the thread of another": row(
-        message("swarm#rev hi", in_thread=True),
+        reply("swarm#rev hi"),
         "address",
         "rev is offline",
         LEAD,
+        keeps=True,
         roster=asleep(REV),
         owner=REV2,
         matched_by=MatchedBy.READDRESSED,
     ),
     "an agent that is offline, and the lead beside it": row(
-        message("swarm#rev or swarm#lead hi"), "address", "rev is offline", LEAD, owns=True, roster=asleep(REV)
+        message("swarm#rev or swarm#lead hi"), "address", "rev is offline", LEAD, roster=asleep(REV)
     ),
     "an agent that is offline like everybody": row(
-        message("swarm#rev hi"), "address", "swarm#rev", REV, owns=True, roster=asleep(*TEAM.agents)
+        message("swarm#rev hi"), "address", "swarm#rev", REV, roster=asleep(*TEAM.agents)
     ),
     "two agents where nobody owns the thread": row(
-        message("swarm#spare and swarm#rev, please"), "address", "swarm#spare and swarm#rev", SPARE, REV, owns=True
+        message("swarm#spare and swarm#rev, please"), "address", "swarm#spare and swarm#rev", SPARE, REV
     ),
     "two agents in an owned thread": row(
-        message("swarm#spare and swarm#rev, please", in_thread=True),
+        reply("swarm#spare and swarm#rev, please"),
         "address",
         "swarm#spare and swarm#rev",
         SPARE,
         REV,
+        keeps=True,
         owner=LEAD,
     ),
-    "one agent twice": row(message("swarm#spare, yes swarm#spare"), "address", "swarm#spare", SPARE, owns=True),
-    "everybody": row(
-        message("swarm#all stand-up", in_thread=True), "broadcast", "every agent", *TEAM.agents, owner=LEAD
-    ),
+    "one agent twice": row(message("swarm#spare, yes swarm#spare"), "address", "swarm#spare", SPARE),
+    "everybody": row(reply("swarm#all stand-up"), "broadcast", "every agent", *TEAM.agents, keeps=True, owner=LEAD),
     "everybody where nobody is registered": row(
         message("swarm#all stand-up"), "address", "no lead is registered", None, roster=NOBODY
     ),
-    "a name that nobody has": row(message("swarm#ghost hi"), "address", "swarm#ghost names no agent", LEAD, owns=True),
+    "a name that nobody has": row(message("swarm#ghost hi"), "address", "swarm#ghost names no agent", LEAD),
     # 4. the owner of the thread
     "a follow-up without a mention": row(
-        message(in_thread=True), "thread_owner", "spare owns the thread", SPARE, owner=SPARE
+        reply(), "thread_owner", "spare owns the thread", SPARE, keeps=True, owner=SPARE
     ),
     "a follow-up that mentions the bot": row(
-        message(f"{BOT} and {BOB}", in_thread=True), "thread_owner", "spare owns the thread", SPARE, owner=SPARE
+        reply(f"{BOT} and {BOB}"), "thread_owner", "spare owns the thread", SPARE, keeps=True, owner=SPARE
     ),
     "a follow-up that mentions only somebody else": row(
-        message(f"{BOB} look", in_thread=True), "others_mentioned", "mentions only somebody else", owner=SPARE
+        reply(f"{BOB} look"), "others_mentioned", "mentions only somebody else", owner=SPARE
     ),
     "a follow-up in a direct message that mentions somebody": row(
-        message(f"what did {BOB} say?", in_thread=True, where=ChannelType.DM),
+        reply(f"what did {BOB} say?", where=ChannelType.DM),
         "thread_owner",
         "spare owns the thread",
         SPARE,
+        keeps=True,
         owner=SPARE,
     ),
     "an owner that is offline": row(
-        message(in_thread=True),
+        reply(),
         "thread_owner_offline",
         "spare owns the thread but is offline",
         LEAD,
+        keeps=True,
         owner=SPARE,
         roster=asleep(SPARE),
     ),
     "an owner that is offline like everybody": row(
-        message(in_thread=True),
-        "thread_owner",
-        "spare owns the thread",
-        SPARE,
-        owner=SPARE,
-        roster=asleep(*TEAM.agents),
+        reply(), "thread_owner", "spare owns the thread", SPARE, keeps=True, owner=SPARE, roster=asleep(*TEAM.agents)
     ),
     "an owner that is gone": row(
-        message(in_thread=True),
-        "thread_owner_offline",
-        "the owner of the thread is gone",
-        LEAD,
-        owns=True,
-        owner=agent("former"),
+        reply(), "thread_owner_offline", "the owner of the thread is gone", LEAD, owner=agent("former")
     ),
     "an owner that is gone like everybody": row(
-        message(in_thread=True),
-        "thread_owner_offline",
-        "the owner of the thread is gone",
-        None,
-        owner=agent("former"),
-        roster=NOBODY,
+        reply(), "thread_owner_offline", "the owner of the thread is gone", None, owner=agent("former"), roster=NOBODY
     ),
     # 5. the listening mode
     "a root message where the channel listens to all": row(
-        message(), "channel_agent", "listens to every root message", LEAD, owns=True, policy=LISTENS_TO_ALL
+        message(), "channel_agent", "listens to every root message", LEAD, policy=LISTENS_TO_ALL
     ),
-    "a reply where the channel listens to all": row(
-        message(in_thread=True), "context", "names nobody", policy=LISTENS_TO_ALL
-    ),
+    "a reply where the channel listens to all": row(reply(), "context", "names nobody", policy=LISTENS_TO_ALL),
     "a root message for somebody else where the channel listens to all": row(
         message(f"{BOB} look"), "context", "names nobody", policy=LISTENS_TO_ALL
     ),
     "a mention where the channel listens to all": row(
-        message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, owns=True, policy=LISTENS_TO_ALL
+        message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, policy=LISTENS_TO_ALL
     ),
     "an alert where the channel listens to bots": row(
-        alert(), "alert", "rev is the channel's agent", REV, owns=True, policy=replace(LISTENS_TO_BOTS, agent="rev")
+        alert(), "alert", "rev is the channel's agent", REV, policy=replace(LISTENS_TO_BOTS, agent="rev")
     ),
     "a person's root message where the channel listens to bots": row(
         message(), "context", "names nobody", policy=LISTENS_TO_BOTS
     ),
     "a person's mention where the channel listens to bots": row(
-        message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, owns=True, policy=LISTENS_TO_BOTS
+        message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, policy=LISTENS_TO_BOTS
     ),
     "a channel's agent that is offline": row(
         message(),
         "channel_agent",
         "rev, the channel's agent, is offline, so the default lead gets it",
         LEAD,
-        owns=True,
         policy=replace(LISTENS_TO_ALL, agent="rev"),
         roster=asleep(REV),
     ),
@@ -420,26 +379,23 @@ ROWS = {
         "channel_agent",
         "listens to every root message",
         LEAD,
-        owns=True,
         policy=replace(PAGER_ALLOWED, listen=Listen.ALL),
     ),
     "a bot that is not allowed where the channel listens to all": row(
         alert(), "not_allowed", "not on the channel's list of allowed bots", policy=LISTENS_TO_ALL
     ),
     "a bot's reply where the channel listens to bots": row(
-        alert(in_thread=True), "context", "names nobody", policy=LISTENS_TO_BOTS
+        alert_reply(), "context", "names nobody", policy=LISTENS_TO_BOTS
     ),
     "a person's root message where the channel listens to alerts": row(
         message(), "context", "names nobody", policy=ALERTS
     ),
     "a person's mention where the channel listens to alerts": row(
-        message(f"{BOT} hi"), "mention", "mentions the bot", REV, owns=True, policy=ALERTS
+        message(f"{BOT} hi"), "mention", "mentions the bot", REV, policy=ALERTS
     ),
-    "a bot's reply where the channel listens to alerts": row(
-        alert(in_thread=True), "context", "names nobody", policy=ALERTS
-    ),
+    "a bot's reply where the channel listens to alerts": row(alert_reply(), "context", "names nobody", policy=ALERTS),
     "a bot's reply in an owned thread where the channel listens to alerts": row(
-        alert(in_thread=True), "thread_owner", "lead owns the thread", LEAD, policy=ALERTS, owner=LEAD
+        alert_reply(), "thread_owner", "lead owns the thread", LEAD, keeps=True, policy=ALERTS, owner=LEAD
     ),
     "a bot that is not allowed where the channel listens to alerts": row(
         alert(),
@@ -448,15 +404,12 @@ ROWS = {
         policy=replace(ALERTS, allowed_bots=frozenset()),
     ),
     # 2. alerts
-    "an alert": row(
-        alert(), "alert", "listens to alerts of this bot; rev is the channel's agent", REV, owns=True, policy=ALERTS
-    ),
+    "an alert": row(alert(), "alert", "listens to alerts of this bot; rev is the channel's agent", REV, policy=ALERTS),
     "an alert with hostile words": row(
         alert(f"{BOT} {BOB} swarm#all swarm#spare !stop"),
         "alert",
         "listens to alerts",
         REV,
-        owns=True,
         policy=ALERTS,
         can_stop=True,
     ),
@@ -464,17 +417,16 @@ ROWS = {
         alert(), "alert_repeated", "repeats the alert C1:1700000001.000100", policy=ALERTS, repeats="1700000001.000100"
     ),
     # 6. mention and direct message
-    "a mention": row(message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, owns=True),
-    "a mention with a label": row(message("<@UBOT|swarm> hi"), "mention", "mentions the bot", LEAD, owns=True),
+    "a mention": row(message(f"{BOT} hi"), "mention", "mentions the bot", LEAD),
+    "a mention with a label": row(message("<@UBOT|swarm> hi"), "mention", "mentions the bot", LEAD),
     "a mention in a channel with an agent": row(
-        message(f"{BOT} hi"), "mention", "rev is the channel's agent", REV, owns=True, policy=ChannelPolicy(agent="rev")
+        message(f"{BOT} hi"), "mention", "rev is the channel's agent", REV, policy=ChannelPolicy(agent="rev")
     ),
     "a direct message where an agent for these is configured": row(
         message(where=ChannelType.DM),
         "direct_message",
         "rev is the agent for direct messages",
         REV,
-        owns=True,
         policy=ChannelPolicy(agent="rev"),
     ),
     "a direct message whose agent does not exist": row(
@@ -482,7 +434,6 @@ ROWS = {
         "direct_message",
         "'ghost', the agent for direct messages, does not exist",
         LEAD,
-        owns=True,
         policy=ChannelPolicy(agent="ghost"),
     ),
     "a mention in a channel whose agent does not exist": row(
@@ -490,27 +441,21 @@ ROWS = {
         "mention",
         "'ghost', the channel's agent, does not exist",
         LEAD,
-        owns=True,
         policy=ChannelPolicy(agent="ghost"),
     ),
     "a mention while the oldest lead is offline": row(
-        message(f"{BOT} hi"), "mention", "the default lead", SPARE, owns=True, roster=asleep(LEAD)
+        message(f"{BOT} hi"), "mention", "the default lead", SPARE, roster=asleep(LEAD)
     ),
     "a mention where a default is configured": row(
-        message(f"{BOT} hi"),
-        "mention",
-        "the default lead",
-        SPARE,
-        owns=True,
-        roster=replace(TEAM, default_name="spare"),
+        message(f"{BOT} hi"), "mention", "the default lead", SPARE, roster=replace(TEAM, default_name="spare")
     ),
     "a mention where nobody is registered": row(
         message(f"{BOT} hi"), "mention", "no lead is registered", None, roster=NOBODY
     ),
-    "a direct message": row(message(where=ChannelType.DM), "direct_message", "direct message", LEAD, owns=True),
+    "a direct message": row(message(where=ChannelType.DM), "direct_message", "direct message", LEAD),
     "a message in a group": row(message(where=ChannelType.GROUP), "context", "names nobody"),
     "a file without a word in a direct message": row(
-        message("", where=ChannelType.DM, subtype="file_share"), "direct_message", "direct message", LEAD, owns=True
+        message("", where=ChannelType.DM, subtype="file_share"), "direct_message", "direct message", LEAD
     ),
     # 7. context
     "people among themselves": row(message(), "context", "names nobody"),
