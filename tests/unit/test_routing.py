@@ -100,6 +100,9 @@ def situation(
 PAGER_ALLOWED = ChannelPolicy(allowed_bots=frozenset({"B1"}))
 LISTENS_TO_BOTS = replace(PAGER_ALLOWED, listen=Listen.BOTS)
 LISTENS_TO_ALL = ChannelPolicy(listen=Listen.ALL)
+ONLY_BOB = ChannelPolicy(allowed_users=frozenset({"U2"}))
+REVS, GHOSTS = ChannelPolicy(agent="rev"), ChannelPolicy(agent="ghost")
+MENTION = message(f"{BOT} hi")
 ALERTS = replace(PAGER_ALLOWED, listen=Listen.ALERTS, agent="rev")
 
 
@@ -141,20 +144,13 @@ ROWS = {
     "our own post by bot id": row(
         message("swarm#all", by="U9", kind=AuthorKind.BOT, bot_id="BBOT"), "own", "our own post"
     ),
-    "a delete": row(message(f"{BOT} hi"), "deleted", "was deleted", change=Change.DELETED),
+    "a delete": row(MENTION, "deleted", "was deleted", change=Change.DELETED),
     "a join": row(message(f"{BOT} has joined", subtype="channel_join"), "system", "channel_join"),
-    "an edit of what was routed": row(
-        message(f"{BOT} hi"), "edited", "routed before", routed=True, change=Change.EDITED
-    ),
-    "an edit that adds a mention": row(message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, change=Change.EDITED),
-    "a channel that is switched off": row(
-        message(f"{BOT} hi"), "not_allowed", "switched off", policy=ChannelPolicy(enabled=False)
-    ),
+    "an edit of what was routed": row(MENTION, "edited", "routed before", routed=True, change=Change.EDITED),
+    "an edit that adds a mention": row(MENTION, "mention", "mentions the bot", LEAD, change=Change.EDITED),
+    "a channel that is switched off": row(MENTION, "not_allowed", "switched off", policy=ChannelPolicy(enabled=False)),
     "a person who is not on the list": row(
-        message("swarm#lead hi"),
-        "not_allowed",
-        "not on the list of allowed users",
-        policy=ChannelPolicy(allowed_users=frozenset({"U2"})),
+        message("swarm#lead hi"), "not_allowed", "list of allowed users", policy=ONLY_BOB
     ),
     "a guest": row(
         message("swarm#lead hi", standing=Standing.GUEST),
@@ -180,10 +176,10 @@ ROWS = {
     "a stranger who is allowed, but not on the list": row(
         message("swarm#lead hi", standing=Standing.GUEST),
         "not_allowed",
-        "not on the list of allowed users",
+        "list of allowed users",
         policy=ChannelPolicy(external=External.ALLOW, allowed_users=frozenset({"U2"})),
     ),
-    "a bot that nobody allowed": row(alert(f"{BOT} hi"), "not_allowed", "not on the channel's list of allowed bots"),
+    "a bot that nobody allowed": row(alert(f"{BOT} hi"), "not_allowed", "list of allowed bots"),
     "a bot that has had its turns": row(
         alert_reply(f"{BOT} hi"),
         "bot_capped",
@@ -224,14 +220,10 @@ ROWS = {
         reply("swarm#spare !stop"), "address", "swarm#spare", SPARE, owner=SPARE, can_stop=True
     ),
     "a stop that is meant for somebody else": row(
-        reply(f"{BOB} !stop"), "others_mentioned", "mentions only somebody else", owner=SPARE, can_stop=True
+        reply(f"{BOB} !stop"), "others_mentioned", "only somebody else", owner=SPARE, can_stop=True
     ),
     "a stop by who may not speak here": row(
-        reply("!stop"),
-        "not_allowed",
-        "not on the list of allowed users",
-        can_stop=True,
-        policy=ChannelPolicy(allowed_users=frozenset({"U2"})),
+        reply("!stop"), "not_allowed", "list of allowed users", can_stop=True, policy=ONLY_BOB
     ),
     "a stop by a bot": row(
         alert_reply("!stop"),
@@ -315,7 +307,7 @@ ROWS = {
         reply(f"{BOT} and {BOB}"), "thread_owner", "spare owns the thread", SPARE, keeps=True, owner=SPARE
     ),
     "a follow-up that mentions only somebody else": row(
-        reply(f"{BOB} look"), "others_mentioned", "mentions only somebody else", owner=SPARE
+        reply(f"{BOB} look"), "others_mentioned", "only somebody else", owner=SPARE
     ),
     "a follow-up in a direct message that mentions somebody": row(
         reply(f"what did {BOB} say?", where=ChannelType.DM),
@@ -352,7 +344,7 @@ ROWS = {
         message(f"{BOB} look"), "context", "names nobody", policy=LISTENS_TO_ALL
     ),
     "a mention where the channel listens to all": row(
-        message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, policy=LISTENS_TO_ALL
+        MENTION, "mention", "mentions the bot", LEAD, policy=LISTENS_TO_ALL
     ),
     "an alert where the channel listens to bots": row(
         alert(), "alert", "rev is the channel's agent", REV, policy=replace(LISTENS_TO_BOTS, agent="rev")
@@ -361,7 +353,7 @@ ROWS = {
         message(), "context", "names nobody", policy=LISTENS_TO_BOTS
     ),
     "a person's mention where the channel listens to bots": row(
-        message(f"{BOT} hi"), "mention", "mentions the bot", LEAD, policy=LISTENS_TO_BOTS
+        MENTION, "mention", "mentions the bot", LEAD, policy=LISTENS_TO_BOTS
     ),
     "a channel's agent that is offline": row(
         message(),
@@ -382,7 +374,7 @@ ROWS = {
         policy=replace(PAGER_ALLOWED, listen=Listen.ALL),
     ),
     "a bot that is not allowed where the channel listens to all": row(
-        alert(), "not_allowed", "not on the channel's list of allowed bots", policy=LISTENS_TO_ALL
+        alert(), "not_allowed", "list of allowed bots", policy=LISTENS_TO_ALL
     ),
     "a bot's reply where the channel listens to bots": row(
         alert_reply(), "context", "names nobody", policy=LISTENS_TO_BOTS
@@ -391,17 +383,14 @@ ROWS = {
         message(), "context", "names nobody", policy=ALERTS
     ),
     "a person's mention where the channel listens to alerts": row(
-        message(f"{BOT} hi"), "mention", "mentions the bot", REV, policy=ALERTS
+        MENTION, "mention", "mentions the bot", REV, policy=ALERTS
     ),
     "a bot's reply where the channel listens to alerts": row(alert_reply(), "context", "names nobody", policy=ALERTS),
     "a bot's reply in an owned thread where the channel listens to alerts": row(
         alert_reply(), "thread_owner", "lead owns the thread", LEAD, keeps=True, policy=ALERTS, owner=LEAD
     ),
     "a bot that is not allowed where the channel listens to alerts": row(
-        alert(),
-        "not_allowed",
-        "not on the channel's list of allowed bots",
-        policy=replace(ALERTS, allowed_bots=frozenset()),
+        alert(), "not_allowed", "list of allowed bots", policy=replace(ALERTS, allowed_bots=frozenset())
     ),
     # 2. alerts
     "an alert": row(alert(), "alert", "listens to alerts of this bot; rev is the channel's agent", REV, policy=ALERTS),
@@ -417,41 +406,29 @@ ROWS = {
         alert(), "alert_repeated", "repeats the alert C1:1700000001.000100", policy=ALERTS, repeats="1700000001.000100"
     ),
     # 6. mention and direct message
-    "a mention": row(message(f"{BOT} hi"), "mention", "mentions the bot", LEAD),
+    "a mention": row(MENTION, "mention", "mentions the bot", LEAD),
     "a mention with a label": row(message("<@UBOT|swarm> hi"), "mention", "mentions the bot", LEAD),
-    "a mention in a channel with an agent": row(
-        message(f"{BOT} hi"), "mention", "rev is the channel's agent", REV, policy=ChannelPolicy(agent="rev")
-    ),
+    "a mention in a channel with an agent": row(MENTION, "mention", "rev is the channel's agent", REV, policy=REVS),
     "a direct message where an agent for these is configured": row(
-        message(where=ChannelType.DM),
-        "direct_message",
-        "rev is the agent for direct messages",
-        REV,
-        policy=ChannelPolicy(agent="rev"),
+        message(where=ChannelType.DM), "direct_message", "rev is the agent for direct messages", REV, policy=REVS
     ),
     "a direct message whose agent does not exist": row(
         message(where=ChannelType.DM),
         "direct_message",
         "'ghost', the agent for direct messages, does not exist",
         LEAD,
-        policy=ChannelPolicy(agent="ghost"),
+        policy=GHOSTS,
     ),
     "a mention in a channel whose agent does not exist": row(
-        message(f"{BOT} hi"),
-        "mention",
-        "'ghost', the channel's agent, does not exist",
-        LEAD,
-        policy=ChannelPolicy(agent="ghost"),
+        MENTION, "mention", "'ghost', the channel's agent, does not exist", LEAD, policy=GHOSTS
     ),
     "a mention while the oldest lead is offline": row(
-        message(f"{BOT} hi"), "mention", "the default lead", SPARE, roster=asleep(LEAD)
+        MENTION, "mention", "the default lead", SPARE, roster=asleep(LEAD)
     ),
     "a mention where a default is configured": row(
-        message(f"{BOT} hi"), "mention", "the default lead", SPARE, roster=replace(TEAM, default_name="spare")
+        MENTION, "mention", "the default lead", SPARE, roster=replace(TEAM, default_name="spare")
     ),
-    "a mention where nobody is registered": row(
-        message(f"{BOT} hi"), "mention", "no lead is registered", None, roster=NOBODY
-    ),
+    "a mention where nobody is registered": row(MENTION, "mention", "no lead is registered", None, roster=NOBODY),
     "a direct message": row(message(where=ChannelType.DM), "direct_message", "direct message", LEAD),
     "a message in a group": row(message(where=ChannelType.GROUP), "context", "names nobody"),
     "a file without a word in a direct message": row(
