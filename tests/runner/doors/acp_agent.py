@@ -34,7 +34,6 @@ USES: list[tuple[Any, dict[str, Any]]] = [
 ]  # fmt: skip
 """Uses of tools: what the adapter says of the tool, and the arguments."""
 
-
 MODES = {"decides itself": ("auto", "default"), "asks": ("default", "auto"), "has other modes": ("build", "plan")}
 """The modes of the agents that have any, the first of them the one in which it is."""
 
@@ -80,17 +79,6 @@ class Agent:
         self.key = ""
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._calls = {
-            "initialize": self.initialize,
-            "authenticate": self.authenticate,
-            "session/new": self.new_session,
-            "session/list": self.list_sessions,
-            "session/resume": self.resume_session,
-            "session/load": self.load_session,
-            "session/set_mode": self.set_session_mode,
-            "session/prompt": self.prompt,
-            "session/cancel": self.cancel,
-        }
 
     async def serve(self) -> None:
         """Answers until the input ends."""
@@ -106,8 +94,9 @@ class Agent:
             sys.exit(0)
 
     async def _answer(self, message: dict[str, Any]) -> None:
+        called = getattr(self, message["method"].replace("/", "_"))
         try:
-            answer: dict[str, Any] = {"result": await self._calls[message["method"]](message["params"]) or {}}
+            answer: dict[str, Any] = {"result": await called(message["params"]) or {}}
         except RequestError as error:
             answer = {"error": error.answer}
         if "id" in message:
@@ -127,12 +116,10 @@ class Agent:
         answer = await answered
         if "error" in answer:
             raise RequestError(answer["error"]["code"], answer["error"]["message"])
-        result: dict[str, Any] = answer["result"]
-        return result
+        return dict(answer["result"])
 
     def update(self, session_id: str, name: str, /, **what: Any) -> None:
-        update = {"sessionUpdate": name, **what}
-        self.send(UPDATE, method=UPDATE, params={"sessionId": session_id, "update": update})
+        self.send(UPDATE, method=UPDATE, params={"sessionId": session_id, "update": {"sessionUpdate": name, **what}})
 
     def note(self, **what: Any) -> None:
         with STATE.open("a") as file:
@@ -157,33 +144,33 @@ class Agent:
     async def authenticate(self, params: dict[str, Any]) -> None:
         self.key = params["methodId"]
 
-    async def new_session(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def session_new(self, params: dict[str, Any]) -> dict[str, Any]:
         self.note(new=params["cwd"], mcp=params["mcpServers"])
         if HABIT == "wants a key" and not self.key:
             raise RequestError(-32000, "Authentication required")
         return {"sessionId": "s-1", **modes()}
 
-    async def list_sessions(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def session_list(self, params: dict[str, Any]) -> dict[str, Any]:
         if HABIT == "has pages" and "cursor" not in params:
             return {"sessions": [], "nextCursor": "2"}
         return {"sessions": [{"sessionId": "s-1", "cwd": params["cwd"]}]}
 
-    async def resume_session(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def session_resume(self, params: dict[str, Any]) -> dict[str, Any]:
         self.note(resumed=params["sessionId"])
         return modes()
 
-    async def set_session_mode(self, params: dict[str, Any]) -> None:
+    async def session_set_mode(self, params: dict[str, Any]) -> None:
         self.note(mode=params["modeId"])
 
-    async def load_session(self, params: dict[str, Any]) -> None:
+    async def session_load(self, params: dict[str, Any]) -> None:
         for _number in range(50 if HABIT == "replays" else 0):
             self.say(params["sessionId"], "Earlier.")
 
-    async def cancel(self, params: dict[str, Any]) -> None:
+    async def session_cancel(self, params: dict[str, Any]) -> None:
         self.note(cancelled=params["sessionId"])
         self.cancelled.set()
 
-    async def prompt(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def session_prompt(self, params: dict[str, Any]) -> dict[str, Any]:
         text = "\n".join(part["text"] for part in params["prompt"])
         self.note(prompt=text)
         return await self.turn(params["sessionId"], text)
