@@ -2,7 +2,7 @@
 
 Behaviour is proven once, on SQLite. Tests marked `both_engines` (races, locks, recovery, and as many more as let every
 statement of the use cases run on PostgreSQL once) and those of the store run on both engines; with ``--engines=both``,
-as in ``make proof``, all of them do. The tests that do not run are never collected. Nothing is skipped quietly.
+as in ``make proof``, all of them do, with all of their cases. Nothing is skipped quietly.
 """
 
 from __future__ import annotations
@@ -59,6 +59,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize `database_url` with the test's engines, unless the test names them itself."""
     if "database_url" in metafunc.fixturenames and not _names_engines(metafunc):
         metafunc.parametrize("database_url", _engines(metafunc), indirect=True)
+
+
+def _deselect_repeated(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave PostgreSQL the first case of each test that is marked `both_engines`: the engine is the same in all."""
+    seen, repeated = set(), []
+    marks = pytest.Item.get_closest_marker
+    for item in items:
+        if marks(item, "both_engines") and not marks(item, "long") and "[postgresql" in item.name:
+            test = (item.path, item.name.partition("[")[0])
+            repeated += [item] if test in seen else []
+            seen.add(test)
+    left_out = set(repeated)
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=repeated)
 
 
 def _names_engines(metafunc: pytest.Metafunc) -> bool:
@@ -141,7 +155,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    if config.getoption("engines") != "both":
+        _deselect_repeated(config, items)
     split_long(items)
     yield
     restore_groups(items)

@@ -28,6 +28,7 @@ from tests.agents.wire_events import (
     tool_end,
     translated,
 )
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("STREAM-03")
 
@@ -180,7 +181,7 @@ def test_a_run_of_endless_calls_is_bounded() -> None:
     assert len(translated(*(tool(str(at)) for at in range(2000)))) == 500
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "name"),
     [
         ("helper", "helper"),
@@ -190,7 +191,7 @@ def test_a_run_of_endless_calls_is_bounded() -> None:
         ({"agent": "helper"}, "helper"),
     ],
 )
-@pytest.mark.parametrize("nobody", ["", [], None, {}, {"namespace": []}, 7])
+@every("nobody", ["", [], None, {}, {"namespace": []}, 7])
 def test_a_namespace_holds_until_the_next_one(value: object, name: str, nobody: object) -> None:
     told = translated(
         content("a"),

@@ -206,7 +206,7 @@ async def test_the_plain_driver_writes_the_rows_of_a_pair(any_server: str) -> No
     assert all(value > 0 for speed in speeds for value in (speed.events, speed.pairs, speed.pair_cpu_ms))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def any_server(request: pytest.FixtureRequest) -> str:
     return "sqlite" if request.param == "sqlite" else str(request.getfixturevalue("postgres_server_url"))
 

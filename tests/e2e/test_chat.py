@@ -11,6 +11,7 @@ import pytest
 from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, environment, terminal
 from tests.support.processes import Ended, Processes, free_port
 from tests.support.providers import Fails, ProviderServer, Reply, Request, Say, Silent, openai_server
+from tests.support.quick import quick
 from tests.support.stage import Stage
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -54,7 +55,7 @@ async def test_an_answer_is_seen_while_it_is_made_can_be_stopped_and_is_remember
     assert log == ""
 
 
-@pytest.mark.parametrize("arguments", [[], ["chat", "hi"]])
+@pytest.mark.parametrize("arguments", quick([["chat", "hi"], []]))
 async def test_without_a_model_one_line_says_what_to_set(processes: Processes, arguments: list[str]) -> None:
     if arguments:
         ended = await processes.run(*MODULE, *arguments, env={"PORT": str(free_port())})

@@ -23,6 +23,9 @@ from tests.runner.test_worktrees import git
 pytestmark = pytest.mark.req("RUN-09")
 
 BOTH = pytest.mark.parametrize("sandbox", [False, True], ids=["plain", "sandbox"])
+SANDBOX_IN_GATE = pytest.mark.parametrize(
+    "sandbox", [pytest.param(False, marks=pytest.mark.long), True], ids=["plain", "sandbox"]
+)
 _FULL_BYTES = 2 << 20
 
 
@@ -73,38 +76,76 @@ async def worked(folder: Path, repo: Path, *, sandbox: bool) -> Workdir:
     return workdir
 
 
-@BOTH
+CRASHES = {
+    "locked without index": (False, True),
+    "broken .git": (False, True),
+    "nothing left": (False, True),
+    "unfinished": (False,),
+    "missing and locked": (False,),
+    "a locked branch": (False, True),
+    "no index": (False, True),
+    "a locked index": (False, True),
+    "no .git": (False,),
+    "no entry": (False,),
+    "empty folder": (False,),
+}
+"""What a crash leaves behind, and whether the work is in a sandbox. The gate plays the first ones of both kinds."""
+IN_GATE = {(crash, False) for crash in [*CRASHES][:5]} | {("locked without index", True), ("broken .git", True)}
+
+
 @pytest.mark.parametrize(
-    "crash", ["no index", "a locked index", "locked without index", "a locked branch", "nothing left", "broken .git"]
+    ("crash", "sandbox"),
+    [
+        pytest.param(crash, sandbox, marks=[] if (crash, sandbox) in IN_GATE else pytest.mark.long)
+        for crash, kinds in CRASHES.items()
+        for sandbox in kinds
+    ],
 )
 async def test_after_a_crash_the_folder_is_used_again_with_its_files(
     tmp_path: Path, shop: Path, crash: str, *, sandbox: bool
 ) -> None:
     workdir = await worked(tmp_path, shop, sandbox=sandbox)
-    own = Path(git(workdir.path, "rev-parse", "--absolute-git-dir"))
+    entry = Path(git(workdir.path, "rev-parse", "--absolute-git-dir"))
     if crash in ("no index", "locked without index"):
-        (own / "index").unlink()
-    if crash in ("a locked index", "locked without index"):
-        (own / "index.lock").touch()
-    if crash == "a locked branch":
-        ((own if sandbox else shop / ".git") / "refs" / "heads" / f"{workdir.branch}.lock").touch()
-    if crash == "nothing left":
-        shutil.rmtree(workdir.path)
-        workdir.path.mkdir()
-    if crash == "broken .git" and sandbox:
-        shutil.rmtree(own)
-        own.mkdir()
-        (own / "objects").mkdir()
-    elif crash == "broken .git":
-        (workdir.path / ".git").write_text("")
+        (entry / "index").unlink()
+    if "locked" in crash and "index" in crash:
+        (entry / "index.lock").touch()
+    match crash:
+        case "a locked branch":
+            ((entry if sandbox else shop / ".git") / "refs" / "heads" / f"{workdir.branch}.lock").touch()
+        case "broken .git" if sandbox:
+            shutil.rmtree(entry)
+            (entry / "objects").mkdir(parents=True)
+        case "broken .git":
+            (workdir.path / ".git").write_text("")
+        case "no .git":
+            (workdir.path / ".git").unlink()
+        case "no entry":
+            shutil.rmtree(entry)
+        case "nothing left" | "empty folder":
+            shutil.rmtree(workdir.path)
+            workdir.path.mkdir()
+            if crash == "empty folder":
+                shutil.rmtree(entry)
+        case "missing and locked":
+            git(shop, "worktree", "lock", str(workdir.path))
+            shutil.rmtree(workdir.path)
+        case "unfinished":
+            (entry / "locked").write_text("initializing")
+            (entry / "index").unlink()
+            (workdir.path / "README").unlink()
     next_one = workdirs(tmp_path, shop, sandbox=sandbox)
     again = await next_one.of("one", "one")
     changes = await next_one.changes(again, "More")
     assert changes
-    has_lost = crash == "nothing left"
+    has_lost = crash in ("nothing left", "missing and locked", "unfinished", "empty folder")
     assert changes.summary.startswith("1 file changed, 1 insertion(+)" if has_lost else "3 files changed, 3 insertions")
     assert (again.path / "README").read_text() == ("A shop.\n" if has_lost else "Changed.\n")
+    assert (again.path / "half").exists() != has_lost
     assert git(shop, "show", f"{changes.branch}:new") == "new"
+    if not sandbox:
+        assert again == workdir
+        assert [path.name for path in workdir.path.parent.iterdir()] == [workdir.path.name]
 
 
 @pytest.mark.long
@@ -213,7 +254,7 @@ async def test_a_full_disk_is_the_reason_and_nothing_is_lost(
         assert "more" in git(shop, "show", "--stat", changes.branch)
 
 
-@BOTH
+@SANDBOX_IN_GATE
 async def test_a_folder_and_a_repository_that_cannot_be_written_are_named(tmp_path: Path, *, sandbox: bool) -> None:
     with disk(tmp_path / "shop"):
         _begin(tmp_path / "shop")
@@ -238,7 +279,7 @@ async def test_without_git_that_is_the_reason(tmp_path: Path, shop: Path, *, san
         await own.of("one", "one")
 
 
-@BOTH
+@SANDBOX_IN_GATE
 async def test_a_repository_that_is_gone_is_named_and_the_work_stays(
     tmp_path: Path, shop: Path, *, sandbox: bool
 ) -> None:

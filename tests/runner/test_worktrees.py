@@ -257,47 +257,6 @@ async def test_a_folder_that_is_no_repository_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("RUN-09")
-@pytest.mark.parametrize("crash", ["no entry", "no .git", "missing and locked", "unfinished", "a lock", "empty folder"])
-async def test_after_a_crash_a_worktree_is_repaired_or_made_again_from_its_branch(
-    tmp_path: Path, repository: Path, crash: str
-) -> None:
-    own = workdirs(tmp_path, str(repository))
-    workdir = await own.of("one", "one")
-    (workdir.path / "new").write_text("new\n")
-    await own.changes(workdir, "The work")
-    entry = Path(git(workdir.path, "rev-parse", "--absolute-git-dir"))
-    (workdir.path / "half").write_text("half\n")
-    match crash:
-        case "no entry":
-            shutil.rmtree(entry)
-        case "no .git":
-            (workdir.path / ".git").unlink()
-        case "missing and locked":
-            git(repository, "worktree", "lock", str(workdir.path))
-            shutil.rmtree(workdir.path)
-        case "unfinished":
-            (entry / "locked").write_text("initializing")
-            (entry / "index").unlink()
-            (workdir.path / "README").unlink()
-        case "a lock":
-            (entry / "index.lock").touch()
-        case "empty folder":
-            shutil.rmtree(entry)
-            shutil.rmtree(workdir.path)
-            workdir.path.mkdir()
-    again = await own.of("one", "one")
-    assert again == workdir
-    has_lost = crash in ("missing and locked", "unfinished", "empty folder")
-    assert (again.path / "half").exists() != has_lost
-    changes = await own.changes(again, "More")
-    assert changes
-    assert changes.summary == f"{1 if has_lost else 2} file{'' if has_lost else 's'} changed, " + (
-        "1 insertion(+)" if has_lost else "2 insertions(+)"
-    )
-    assert [path.name for path in workdir.path.parent.iterdir()] == [workdir.path.name]
-
-
-@pytest.mark.req("RUN-09")
 async def test_a_branch_that_somebody_has_checked_out_is_left_alone(tmp_path: Path, repository: Path) -> None:
     own = workdirs(tmp_path, str(repository))
     workdir = await own.of("one", "one")

@@ -17,6 +17,7 @@ from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
+from tests.support.quick import quick
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 pytestmark = pytest.mark.both_engines
@@ -179,14 +180,15 @@ def hands(
 
 
 @pytest.mark.req("LOOP-04", "LOOP-06", "LOOP-15")
-async def test_after_a_storm_every_message_can_still_be_served(world: World) -> None:
+@pytest.mark.parametrize("deeds", quick([25, 60]))
+async def test_after_a_storm_every_message_can_still_be_served(world: World, deeds: int) -> None:
     leads = [await world.lead(), await world.lead("second")]
     roots = [await world.says(f"{BOT} {number}") for number in range(3)]
     refused: Counter[str] = Counter()
     one_sweep = asyncio.Lock()  # one process sweeps
 
     async def act(seed: int) -> None:
-        for _, deed in zip(range(60), hands(world, leads, roots, one_sweep, seed), strict=False):
+        for _, deed in zip(range(deeds), hands(world, leads, roots, one_sweep, seed), strict=False):
             try:
                 await deed
             except Conflict as error:  # a run that came too late, or a message that was deleted

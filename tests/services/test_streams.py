@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from swarm.domain.answers.calls import (
 from swarm.domain.answers.events import MAX_PIECE_CHARACTERS, StepStatus
 from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Unavailable, Withdrawn
+from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import RunStatus
@@ -75,13 +77,23 @@ async def until(met: Callable[[], bool]) -> None:
     await wait_until(look)
 
 
+@asynccontextmanager
+async def at_work(world: World, text: str = "", **how: Any) -> AsyncIterator[tuple[Writing, Show, Agent]]:
+    """A lead that has begun an answer; people see the first words of its text."""
+    lead = await world.lead()
+    async with playing(world) as show:
+        writing = await begun(world, lead, **how)
+        if text:
+            await writing.append(text)
+            await writing.until_shown(show, " ".join(text.split()[:2]))
+        yield writing, show, lead
+
+
 # While it is written
 
 
 async def test_people_see_each_piece_before_the_agent_says_the_next_and_closing_answers(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, _):
         for number in range(3):
             await writing.append(f"Line {number}.\n")
             await writing.until_shown(show, f"Line {number}.\n")
@@ -139,9 +151,7 @@ async def test_how_an_answer_begins(world: World, stream: str, crowded: bool, be
 
 
 async def test_the_answer_is_in_the_history_of_the_next_message(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, lead):
         await writing.close("It is 1 < 2.")
         await writing.over(show)
         await world.says("and now?", thread=writing.root)
@@ -150,9 +160,7 @@ async def test_the_answer_is_in_the_history_of_the_next_message(world: World) ->
 
 
 async def test_steps_are_cards_that_change_and_end_with_the_answer(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, _):
         for status in (StepStatus.IN_PROGRESS, StepStatus.COMPLETE, StepStatus.IN_PROGRESS, StepStatus.COMPLETE):
             await writing.streams.task(writing.caller, writing.run_id, "s1", "Look <!channel> around", status)
         await writing.streams.task(writing.caller, writing.run_id, "s2", "Think", StepStatus.IN_PROGRESS)
@@ -166,9 +174,7 @@ async def test_steps_are_cards_that_change_and_end_with_the_answer(world: World)
 
 
 async def test_what_is_done_stands_on_the_status_line_until_there_is_text(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, _):
         await writing.streams.status(writing.caller, writing.run_id, "the figures")
         await until(lambda: "the figures" in show.live.statuses.get(writing.root.ts, ""))
         await writing.close("There.")
@@ -177,9 +183,7 @@ async def test_what_is_done_stands_on_the_status_line_until_there_is_text(world:
 
 
 async def test_the_same_text_appended_twice_is_said_twice_unless_both_calls_have_one_id(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, _):
         for request_id in (None, None, "r1", "r1", "r2"):
             caller = replace(writing.caller, request_id=request_id)
             await writing.streams.append(caller, writing.run_id, "ha ")
@@ -189,9 +193,7 @@ async def test_the_same_text_appended_twice_is_said_twice_unless_both_calls_have
 
 @pytest.mark.both_engines
 async def test_pieces_that_come_at_once_are_all_there_each_once_and_in_one_order(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, _):
         await asyncio.gather(*(writing.append(f"<{number}>") for number in range(12)))
         await writing.close("")
         message = await writing.over(show)
@@ -396,9 +398,7 @@ async def test_a_close_that_fails_half_way_has_changed_nothing(world: World, mon
 
 
 async def test_a_failure_says_why_with_a_button_that_hands_the_work_out_again(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, lead):
         await writing.close("Half of ", failed="the archive does not answer")
         message = await writing.over(show)
     assert message.text == "Half of "
@@ -417,11 +417,8 @@ def retry(tx: Transaction, writing: Writing) -> Retried:
 
 @pytest.mark.req("STREAM-07")
 async def test_after_a_restart_that_left_no_time_to_renew_the_agent_gets_a_lease_more(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
-        await writing.append("As far as I ")
-        await writing.until_shown(show, "As far")
+    async with at_work(world, "As far as I ") as (writing, show, _):
+        pass
     world.clock.advance(50)
     restarted = world.governed_by(OperatingPolicy(started_at=world.clock.now_us()))
     async with playing(restarted, live=show.live) as again:
@@ -436,11 +433,8 @@ async def test_after_a_restart_that_left_no_time_to_renew_the_agent_gets_a_lease
 
 @pytest.mark.req("STREAM-07", "LOOP-06")
 async def test_a_coordinator_that_was_away_for_longer_than_a_lease_shows_the_stream_to_its_end(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
-        await writing.append("As far as I ")
-        await writing.until_shown(show, "As far")
+    async with at_work(world, "As far as I ") as (writing, show, _):
+        pass
     world.clock.advance(61)
     restarted = world.governed_by(OperatingPolicy(started_at=world.clock.now_us()))
     async with playing(restarted, live=show.live) as again:
@@ -455,11 +449,7 @@ async def test_a_coordinator_that_was_away_for_longer_than_a_lease_shows_the_str
 
 @pytest.mark.req("STREAM-07")
 async def test_an_agent_that_falls_silent_leaves_a_note_and_its_work_comes_again(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
-        await writing.append("As far as I ")
-        await writing.until_shown(show, "As far")
+    async with at_work(world, "As far as I ") as (writing, show, lead):
         await writing.append("know")
         await world.later(61)
         message = await writing.over(show)
@@ -476,11 +466,7 @@ async def test_an_agent_that_falls_silent_leaves_a_note_and_its_work_comes_again
 
 @pytest.mark.req("CHAN-06")
 async def test_work_that_is_lost_for_the_last_time_can_be_retried(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
-        await writing.append("As far as I ")
-        await writing.until_shown(show, "As far")
+    async with at_work(world, "As far as I ") as (writing, show, _):
         await world.change("UPDATE inbox_messages SET attempts = 4")
         await world.later(61)
         assert (await writing.over(show)).closing.retry
@@ -488,11 +474,7 @@ async def test_work_that_is_lost_for_the_last_time_can_be_retried(world: World) 
 
 
 async def test_work_that_is_given_back_ends_the_answer_honestly(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
-        await writing.append("I began ")
-        await writing.until_shown(show, "I began")
+    async with at_work(world, "I began ") as (writing, show, lead):
         await world.services.work.release(lead, [writing.trigger.lease_token])
         assert "gave the work back" in (await writing.over(show)).closing.note
         assert (await world.only(lead)).attempt == 1
@@ -501,11 +483,7 @@ async def test_work_that_is_given_back_ends_the_answer_honestly(world: World) ->
 @pytest.mark.parametrize("is_held", [False, True])
 @pytest.mark.req("STREAM-09")
 async def test_an_agent_hears_by_its_next_call_who_has_stopped_it(world: World, is_held: bool) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead, hold=is_held)
-        await writing.append("On and on ")
-        await writing.until_shown(show, "On and on")
+    async with at_work(world, "On and on ", hold=is_held) as (writing, show, lead):
         await world.database.write(runs.request_stop, "U2", run_id=writing.run_id)
         with pytest.raises(Conflict, match="stopped by <@U2>") as refused:
             await writing.append("and on")
@@ -522,11 +500,7 @@ async def test_an_agent_hears_by_its_next_call_who_has_stopped_it(world: World, 
 
 @pytest.mark.req("STREAM-09")
 async def test_a_stop_in_the_thread_stops_what_is_being_written(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
-        await writing.append("On and on ")
-        await writing.until_shown(show, "On and on")
+    async with at_work(world, "On and on ") as (writing, show, _):
         await world.says("!stop", thread=writing.root, by="U2")
         assert (await writing.over(show)).closing.note == "🛑 Stopped by <@U2>."
 
@@ -558,9 +532,7 @@ async def test_a_message_that_is_deleted_ends_its_answer(world: World) -> None:
 
 
 async def test_a_reply_beside_the_answer_closes_it_as_it_stands(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, lead):
         await writing.streams.task(writing.caller, writing.run_id, "s1", "Look", StepStatus.IN_PROGRESS)
         await until(lambda: bool(cards_of(show)))
         await world.answers(lead, writing.trigger, "Here it is.")
@@ -574,9 +546,7 @@ async def test_a_reply_beside_the_answer_closes_it_as_it_stands(world: World) ->
 
 
 async def test_an_answer_that_shows_nothing_before_a_reply_leaves_nothing_behind(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, lead):
         await world.answers(lead, writing.trigger, "Here it is.")
         await writing.ended()
         assert show.live.of(writing.root) == []
@@ -660,11 +630,7 @@ async def test_what_is_said_at_another_process_is_shown_by_the_elected_one(
 async def test_a_process_that_ends_in_the_middle_seals_what_it_showed_and_its_successor_shows_it_anew(
     world: World,
 ) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
-        await writing.append("One. ")
-        await writing.until_shown(show, "One.")
+    async with at_work(world, "One. ") as (writing, show, _):
         await show.stop()
         (sealed,) = show.live.of(writing.root)
         assert (sealed.streaming, sealed.closing.note) == (False, RESTARTED_TEXT)
@@ -724,11 +690,7 @@ async def test_an_answer_whose_run_was_lost_with_the_process_is_sealed_and_not_s
 @pytest.mark.req("STREAM-10")
 async def test_what_looks_for_lost_runs_leaves_an_answer_alone_that_is_being_written(world: World) -> None:
     """Also one that was opened so recently that nobody has begun to show it."""
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
-        await writing.append("One. ")
-        await writing.until_shown(show, "One.")
+    async with at_work(world, "One. ") as (writing, show, _):
         await show.recovery.recover(lambda run_id: False, show.term.is_ours)
         assert [shown.streaming for shown in show.live.of(writing.root)] == [True]
         await writing.close("Two.")
@@ -837,9 +799,7 @@ async def test_a_process_that_has_lost_its_office_does_not_end_an_answer_that_fa
 
 
 async def test_what_was_told_is_tidied_away_with_its_run(world: World) -> None:
-    lead = await world.lead()
-    async with playing(world) as show:
-        writing = await begun(world, lead)
+    async with at_work(world) as (writing, show, _):
         await writing.close("Hello.")
         await writing.over(show)
     world.clock.advance(91 * DAY)

@@ -14,7 +14,7 @@ from tests.support.world import open_thread
 
 pytestmark = pytest.mark.req("LOOP-16")
 
-THREADS = 1_000
+THREADS = 400
 FEW: dict[str, object] = {"now": 2**62, "n": 20}
 LOOKS: dict[str, tuple[Statement, dict[str, object], str]] = {
     "threads with posts": (deliveries._POST_LANES, FEW, "ix_deliveries_due_posts"),

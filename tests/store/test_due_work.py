@@ -23,7 +23,7 @@ from tests.store.test_task_lists import plan
 
 pytestmark = pytest.mark.req("LOOP-12", "LOOP-16")
 
-AGENTS, LANES, ACTIVE = 20, 5_000, 200
+AGENTS, LANES, ACTIVE = 20, 1_500, 100
 PLACE = {"team": "T1", "channel": "C1", "thread_ts": "1.000100"}
 LANE: dict[str, object] = {"agent_id": "a", "lane_id": "t", "order_key": 1}
 LOOKS: dict[str, tuple[Statement, dict[str, object]]] = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -75,6 +76,20 @@ def connected(url: str) -> Connection:
     return migrations._engine(parse_url(url)).connect()
 
 
+@contextlib.contextmanager
+def migrated_from(version: str, statements: Iterable[str], url: str) -> Iterator[Connection]:
+    """A database of this version that one of an older ``version`` has become, with what it had."""
+    with migrations._locked(url) as connection:
+        command.upgrade(migrations._config(connection), version)
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    migrations.upgrade(url)
+    with migrations._locked(url) as connection:
+        yield connection
+        if connection.dialect.name == "sqlite":
+            assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
+
+
 def test_models_and_migrations_are_equal(empty_database_url: str) -> None:
     with connected(empty_database_url) as connection:
         metadata.create_all(connection)
@@ -126,12 +141,7 @@ def test_the_first_migration_can_be_taken_back_and_later_ones_say_that_they_cann
 
 
 def test_the_team_migration_keeps_what_is_there_and_finds_the_heads_of_the_queues(empty_database_url: str) -> None:
-    with migrations._locked(empty_database_url) as connection:
-        command.upgrade(migrations._config(connection), "0001")
-        for statement in BEFORE_THE_TEAM:
-            connection.exec_driver_sql(statement)
-    migrations.upgrade(empty_database_url)
-    with migrations._locked(empty_database_url) as connection:
+    with migrated_from("0001", BEFORE_THE_TEAM, empty_database_url) as connection:
         assert connection.exec_driver_sql("SELECT agent_id, lane_id, order_key FROM queue_heads").all() == [
             ("a1", "t1", 7)
         ]
@@ -139,8 +149,6 @@ def test_the_team_migration_keeps_what_is_there_and_finds_the_heads_of_the_queue
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 1, table
         kept = connection.exec_driver_sql("SELECT seq, text, thread_ts, task_id FROM deliveries").one()
         assert tuple(kept) == (5, "hello", "1.1", None)
-        if connection.dialect.name == "sqlite":
-            assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
 
 
 BEFORE_THE_TEAM = (
@@ -157,12 +165,7 @@ BEFORE_THE_TEAM = (
 
 
 def test_the_migration_to_live_answers_keeps_what_is_there_and_every_agent_polls(empty_database_url: str) -> None:
-    with migrations._locked(empty_database_url) as connection:
-        command.upgrade(migrations._config(connection), "0002")
-        for statement in BEFORE_LIVE_ANSWERS:
-            connection.exec_driver_sql(statement)
-    migrations.upgrade(empty_database_url)
-    with migrations._locked(empty_database_url) as connection:
+    with migrated_from("0002", BEFORE_LIVE_ANSWERS, empty_database_url) as connection:
         agents = connection.exec_driver_sql("SELECT id, name, last_seen_at, revoked_at, reach FROM agents ORDER BY id")
         assert [tuple(row) for row in agents] == [
             ("a1", "lead", 7, None, "polling"),
@@ -181,8 +184,6 @@ def test_the_migration_to_live_answers_keeps_what_is_there_and_every_agent_polls
             )
         with pytest.raises(IntegrityError), connection.begin_nested():
             connection.exec_driver_sql("UPDATE agents SET reach = 'pigeon'")
-        if connection.dialect.name == "sqlite":
-            assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
 
 
 BEFORE_LIVE_ANSWERS = (
@@ -203,12 +204,7 @@ BEFORE_LIVE_ANSWERS = (
 
 @pytest.mark.req("AGENT-05", "AGENT-07")
 def test_the_migration_to_attempts_keeps_what_is_there_and_every_run_was_an_answer(empty_database_url: str) -> None:
-    with migrations._locked(empty_database_url) as connection:
-        command.upgrade(migrations._config(connection), "0005")
-        for statement in BEFORE_ATTEMPTS:
-            connection.exec_driver_sql(statement)
-    migrations.upgrade(empty_database_url)
-    with migrations._locked(empty_database_url) as connection:
+    with migrated_from("0005", BEFORE_ATTEMPTS, empty_database_url) as connection:
         kept = connection.exec_driver_sql(
             "SELECT role, content, agui_run_id, created_at, replaced_at FROM session_messages"
         )
@@ -229,12 +225,7 @@ BEFORE_ATTEMPTS = (
 
 @pytest.mark.req("AGENT-05")
 def test_the_migration_of_the_words_keeps_what_is_below_a_text_readable(empty_database_url: str) -> None:
-    with migrations._locked(empty_database_url) as connection:
-        command.upgrade(migrations._config(connection), "0014")
-        for statement in BEFORE_THE_WORDS:
-            connection.exec_driver_sql(statement)
-    migrations.upgrade(empty_database_url)
-    with migrations._locked(empty_database_url) as connection:
+    with migrated_from("0014", BEFORE_THE_WORDS, empty_database_url) as connection:
         below = deliveries.below_of(connection.exec_driver_sql("SELECT closing FROM deliveries").scalar_one())
     assert below is not None
     assert (below.place.run_id, below.closing.note) == ("r1", 'It said "turn_id":.')
@@ -353,15 +344,7 @@ BEFORE_OWNERS = (
 def test_the_migration_to_requesters_keeps_the_requester_and_narrows_the_grants_of_members(
     empty_database_url: str,
 ) -> None:
-    with migrations._locked(empty_database_url) as connection:
-        command.upgrade(migrations._config(connection), "0030")
-        connection.exec_driver_sql(f"{_AGENT} ('a1', 'helper', 'lead', '', '[]', 1, NULL, 'builtin')")
-        for number, requester in ((1, "'U1'"), (2, "NULL")):
-            connection.exec_driver_sql(f"{_REQUEST} ('q{number}', 'q{number}', {requester}, {_ASKED_BEFORE})")
-        for number, person in ((1, "operator"), (2, "U1")):
-            connection.exec_driver_sql(f"{_GRANT} ('g{number}', 'a1', 't', 'always', 'q1', '{person}', 1, 0)")
-    migrations.upgrade(empty_database_url)
-    with migrations._locked(empty_database_url) as connection:
+    with migrated_from("0030", BEFORE_REQUESTERS, empty_database_url) as connection:
         found = connection.exec_driver_sql("SELECT requesters FROM requests ORDER BY id").scalars().all()
         covers = connection.exec_driver_sql("SELECT covers FROM grants ORDER BY id").scalars().all()
         assert (found, covers) == (['["U1"]', "[]"], ["everybody", "giver"])
@@ -373,16 +356,16 @@ _REQUEST = (
 )
 _ASKED_BEFORE = "'a1', 'w', '[]', 'l', 'durable', 'open', 'none', '', '{}', 1"
 _GRANT = "INSERT INTO grants (id, agent_id, tool, scope, request_id, given_by, created_at, uses) VALUES "
+BEFORE_REQUESTERS = (
+    f"{_AGENT} ('a1', 'helper', 'lead', '', '[]', 1, NULL, 'builtin')",
+    *(f"{_REQUEST} ('q{n}', 'q{n}', {person}, {_ASKED_BEFORE})" for n, person in ((1, "'U1'"), (2, "NULL"))),
+    *(f"{_GRANT} ('g{n}', 'a1', 't', 'always', 'q1', '{by}', 1, 0)" for n, by in ((1, "operator"), (2, "U1"))),
+)
 
 
 @pytest.mark.req("HITL-03")
 def test_the_migration_to_requests_asks_what_is_open_also_of_runs_that_were_ending(empty_database_url: str) -> None:
-    with migrations._locked(empty_database_url) as connection:
-        command.upgrade(migrations._config(connection), "0018")
-        for statement in BEFORE_REQUESTS:
-            connection.exec_driver_sql(statement)
-    migrations.upgrade(empty_database_url)
-    with migrations._locked(empty_database_url) as connection:
+    with migrated_from("0018", BEFORE_REQUESTS, empty_database_url) as connection:
         rows = connection.exec_driver_sql(
             "SELECT run_id, work_id, task_id, inbox_message_ids FROM requests ORDER BY run_id"
         )
@@ -490,12 +473,7 @@ def test_a_database_out_of_reach_is_unavailable(url: str, tmp_path: Path) -> Non
 
 @pytest.mark.req("SEC-06")
 def test_the_migration_of_erasure_finds_what_the_messages_of_sessions_say(empty_database_url: str) -> None:
-    with migrations._locked(empty_database_url) as connection:
-        command.upgrade(migrations._config(connection), "0007")
-        for statement in BEFORE_ERASURE:
-            connection.exec_driver_sql(statement)
-    migrations.upgrade(empty_database_url)
-    with migrations._locked(empty_database_url) as connection:
+    with migrated_from("0007", BEFORE_ERASURE, empty_database_url) as connection:
         found = connection.exec_driver_sql("SELECT position, source FROM session_messages ORDER BY position")
         assert [tuple(row) for row in found] == [(1, "i1"), (2, "i2"), (3, None), (4, None), (5, "k1"), (6, None)]
 

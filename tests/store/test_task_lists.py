@@ -16,7 +16,7 @@ from tests.support.world import look
 
 pytestmark = pytest.mark.req("LOOP-16")
 
-MANY = 3_000
+MANY = 800
 STATUS: dict[str, object] = {"status": "unassigned"}
 AGENT: dict[str, object] = {"agent_id": "a"}
 

@@ -23,6 +23,7 @@ from swarm.domain.access import (
 from swarm.domain.channel_policy import ChannelPolicy, External, PeopleLists
 from swarm.domain.model.threads import Author, AuthorKind, PersonFacts, Standing
 from swarm.domain.operating_policy import OperatingPolicy
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("CHAN-09")
 
@@ -71,8 +72,8 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("of_agent", [False, True])
+@every("name", ROWS)
+@every("of_agent", [False, True])
 def test_who_is_on_one_of_the_lists_may_and_what_is_unknown_is_named(name: str, of_agent: bool) -> None:
     lists, facts, expected = ROWS[name]
     author = replace(ALICE, facts=facts)

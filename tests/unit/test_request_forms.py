@@ -319,6 +319,7 @@ def test_slack_takes_every_form(request_: HumanRequest, decision: HumanDecision,
     view(form_view(request_, page, {}, decision=decision, may_decide=not reading_pages(request_)))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @settings(max_examples=8)  # which are large, and take a fifth of a second each
 @given(any_request(fields=many_fields()), st.text(max_size=1).map(lambda part: part * 2_000))

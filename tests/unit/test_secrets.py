@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from swarm.domain.text import secrets
 from swarm.domain.text.secrets import REMOVED, Secrets, without_secrets
 from swarm.telemetry.redaction import HIDDEN, Redactor
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("SEC-04")
 
@@ -88,7 +89,7 @@ def in_pieces(text: str, size: int) -> str:
     return shown + state.end()[1]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@every("name", TEXTS)
 def test_a_secret_is_removed_whole_and_in_pieces_and_the_rest_stays(name: str) -> None:
     text, secret = TEXTS[name]
     for whole in (f"See {text}", f"See {text} and more.\nNext line."):
@@ -101,7 +102,7 @@ def test_a_secret_is_removed_whole_and_in_pieces_and_the_rest_stays(name: str) -
     assert "Next line." in shown
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@every("name", TEXTS)
 def test_the_log_knows_the_same_secrets(name: str) -> None:
     text, secret = TEXTS[name]
     redactor = Redactor([OWN])

@@ -7,11 +7,12 @@ import pytest
 from swarm.domain.decision_rules import check_new
 from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import DecisionPolicy, DecisionRule, NewRequest, ToolRequest
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("HITL-11")
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     ["deploy", "Deploy", " deploy ", "git push", "Bash(git push:*)", "mcp__shop__buy", "déploy", "развернуть", "工具",
      "ツール", "डिप्लॉय", "x" * 100],
@@ -20,7 +21,7 @@ def test_names_of_one_script_are_asked_about(name: str) -> None:
     check_new(NewRequest(key="k", title="t", tool=ToolRequest(name=name)))
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "reason"),
     [
         ("", "empty"),
@@ -58,8 +59,8 @@ def test_a_name_that_could_be_misread_is_refused_with_the_reason(name: str, reas
     assert reason in refused.value.fields["tool.name"]
 
 
-@pytest.mark.parametrize("pattern", ["deploy", "Deploy ", "DEP*", "d?ploy", "[D]eploy"])
-@pytest.mark.parametrize("name", ["deploy", "Deploy", "DEPLOY", "deploy ", " Deploy"])
+@every("pattern", ["deploy", "Deploy ", "DEP*", "d?ploy", "[D]eploy"])
+@every("name", ["deploy", "Deploy", "DEPLOY", "deploy ", " Deploy"])
 def test_a_rule_binds_a_tool_however_it_is_spelt(name: str, pattern: str) -> None:
     rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), agent="Lea", tool=pattern)
     assert rule.applies("lea", None, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -39,6 +39,7 @@ from swarm.services.builtin.sessions import BuiltInOwner, DatabaseMemory
 from swarm.store.bridge.database import Database
 from tests.agents.mcp.conftest import plain_in
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
+from tests.support.quick import quick
 from tests.support.waiting import wait_until
 
 CALCULATOR = """
@@ -77,14 +78,35 @@ def work_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("work")
 
 
+def allow(folder: Path, *allowed: str, **commands: Sequence[str]) -> None:
+    """Names MCP servers and their tools that are allowed."""
+    servers = {
+        name: {"command": command[0], "args": command[1:], "allowedTools": list(allowed)}
+        for name, command in commands.items()
+    }
+    (folder / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": servers}))
+
+
 @pytest.fixture
-def calculator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An MCP server with two tools, one of them allowed. A start waits for it, also on a machine that is busy."""
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Writes MCP servers with what they list, and what is allowed. A start waits for them, also on a busy machine."""
     assert McpServers.__init__.__kwdefaults__
     monkeypatch.setitem(McpServers.__init__.__kwdefaults__, "timeouts", Timeouts(start_seconds=30))
-    (tmp_path / "calculator.py").write_text(dedent(CALCULATOR))
-    server = {"command": sys.executable, "args": [str(tmp_path / "calculator.py")], "allowedTools": ["multiply"]}
-    (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": {"calculator": server}}))
+
+    def write(*allowed: str, **listed: list[object]) -> None:
+        allow(
+            tmp_path,
+            *allowed,
+            **{name: plain_in(tmp_path / name, tools=tools).command for name, tools in listed.items()},
+        )
+
+    return write
+
+
+@pytest.fixture
+def calculator(plain: Callable[..., None]) -> None:
+    """An MCP server with two tools, one of them allowed."""
+    plain("multiply", calculator=["multiply", "wipe"])
 
 
 def run_input(text: str, number: int = 1) -> RunInput:
@@ -115,7 +137,11 @@ def calculating(request: Request) -> Reply:
 
 @pytest.mark.req("AGENT-01", "AGENT-02", "AGENT-04", "AGENT-05", "AGENT-07")
 @pytest.mark.usefixtures("calculator")
-async def test_router_and_assistant_work_with_a_model_and_mcp_servers(read: Read, database: Database) -> None:
+async def test_router_and_assistant_work_with_a_model_and_mcp_servers(
+    read: Read, database: Database, tmp_path: Path
+) -> None:
+    (tmp_path / "calculator.py").write_text(dedent(CALCULATOR))  # with the library, as people write them
+    allow(tmp_path, "multiply", calculator=(sys.executable, str(tmp_path / "calculator.py")))
     async with openai_server(calculating) as server:
         settings = read(OPENAI_BASE_URL=server.base_url)
         async with built_in.opened(settings, database) as agents:
@@ -202,8 +228,7 @@ async def test_a_tool_of_an_mcp_server_that_is_capped_says_so_by_name_and_each_a
         _, hasty = await said(agents, "hasty", "go on", 2)
     results = [event.result for event in patient if isinstance(event, ToolEnded)]
     assert results == [
-        "1.0",
-        "1.0",
+        *['multiply {"a": 1, "b": 1}'] * 2,
         "multiply has been called 2 times, which is the limit for one question (limits.tools.calculator/*.calls). "
         "Go on without multiply; other tools still work.",
     ]
@@ -465,32 +490,19 @@ async def test_people_approve_what_the_settings_say_and_a_pattern_without_a_tool
         read("agents: {builtin: {helper: {kind: assistant, approve: ['']}}}")
 
 
-@pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Writes MCP servers with what they list, and what is allowed. A start waits for them."""
-    assert McpServers.__init__.__kwdefaults__
-    monkeypatch.setitem(McpServers.__init__.__kwdefaults__, "timeouts", Timeouts(start_seconds=30))
-
-    def write(*allowed: str, **listed: list[object]) -> None:
-        servers = {}
-        for name, tools in listed.items():
-            command, *args = plain_in(tmp_path / name, tools=tools).command
-            servers[name] = {"command": command, "args": args, "allowedTools": list(allowed)}
-        (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": servers}))
-
-    return write
-
-
 @pytest.mark.req("AGENT-02")
 @pytest.mark.parametrize(
     "schema",
-    [
-        {"type": "object", "properties": {"a": "string"}},
-        {"type": "object", "properties": {"a": {"type": 7}}},
-        {"type": "object", "required": "a"},
-        {"type": "array"},
-        "none",
-    ],
+    quick(
+        [
+            {"type": "object", "properties": {"a": "string"}},
+            {"type": "array"},
+            {"type": "object", "properties": {"a": {"type": 7}}},
+            {"type": "object", "required": "a"},
+            "none",
+        ],
+        2,
+    ),
 )
 async def test_a_tool_with_an_odd_schema_fails_no_run_and_is_named(
     read: Read, database: Database, plain: Callable[..., None], schema: object

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from swarm.agents.built_in_tools.git.subcommands import RULES, SUBCOMMANDS, understood
 from swarm.agents.built_in_tools.work_tree import ToolRefused
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("TOOL-01")
 
@@ -162,7 +163,7 @@ _REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("line", _REFUSED)
+@every("line", _REFUSED)
 def test_what_is_not_allowed_is_refused_with_a_reason(line: str) -> None:
     subcommand, *arguments = line.split(" ")
     with pytest.raises(ToolRefused) as refusal:
@@ -204,7 +205,7 @@ _ALLOWED = [
 ]
 
 
-@pytest.mark.parametrize(("line", "argv"), _ALLOWED)
+@every(("line", "argv"), _ALLOWED)
 def test_what_is_allowed_is_written_anew_without_doubt(line: str, argv: str | None) -> None:
     subcommand, *arguments = line.split(" ")
     said = understood(subcommand, arguments).argv()

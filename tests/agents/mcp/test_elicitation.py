@@ -51,9 +51,12 @@ TOOLS = ("buy", "drop", "link", "nag", "wait")
 HTTP = [pytest.param("http", False, id="http, newest protocol"), pytest.param("http", True, id="http, older protocol")]
 EVERY_WAY = [
     *HTTP,
-    pytest.param("stdio", False, id="stdio, newest protocol"),
-    pytest.param("stdio", True, id="stdio, older protocol"),
+    *(
+        pytest.param("stdio", is_old, id=f"stdio, {age} protocol", marks=pytest.mark.long)
+        for is_old, age in ((False, "newest"), (True, "older"))
+    ),
 ]
+"""A program of the library takes a second to start; what differs on its way is how it is begun and ended."""
 
 
 @dataclass
@@ -156,7 +159,7 @@ async def calls_of(plain: Plain, count: int) -> None:
     await wait_until(look, lambda seen: seen >= count, what=f"{count} calls have arrived")
 
 
-@pytest.mark.parametrize(("way", "is_old"), EVERY_WAY)
+@pytest.mark.parametrize(("way", "is_old"), [*HTTP, ("stdio", False), EVERY_WAY[-1]])
 async def test_people_fill_in_the_form_of_a_server(way: str, is_old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     people = People(values=ORDER)
     async with shop(way, people, monkeypatch, is_old=is_old) as servers:

@@ -20,6 +20,7 @@ from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import Made, assistant
 from tests.agents.builtin.scripted import Calls, Scripted
 from tests.contract.agui_api.scene import RESUME, START, Client, Place, agui_input, kinds, place, run_input, start
+from tests.support.quick import quick
 
 pytestmark = pytest.mark.req("HITL-01", "HITL-02", "STREAM-01")
 
@@ -134,7 +135,7 @@ ANSWERS: list[tuple[str, dict[str, object], list[dict[str, str]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "called"), ANSWERS)
+@pytest.mark.parametrize(("path", "body", "called"), quick(ANSWERS[::3] + ANSWERS[1::3] + ANSWERS[2::3], 6))
 async def test_a_decision_counts_after_a_restart_and_once(
     path: str, body: dict[str, object], called: list[dict[str, str]], coordinators: Coordinators
 ) -> None:

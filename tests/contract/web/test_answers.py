@@ -14,14 +14,15 @@ from uvicorn.server import ServerState
 from swarm.domain.text.characters import data_for_model
 from swarm.entrypoints.web.answers import Answer, AnswerTransport, json_for_model
 from swarm.entrypoints.web.server import Config, HttpProtocol
+from tests.support.every import every
 from tests.support.naughty import STORABLE
 
 CONTROLS = tuple(f"a{chr(code)}b" for code in (*range(0x20), *range(0x7F, 0xA0)))
 
 
 @pytest.mark.req("SEC-04")
-@pytest.mark.parametrize("text", [*STORABLE, *CONTROLS, "half \ud83d", "\\u200b", "plain"], ids=ascii)
-@pytest.mark.parametrize("is_key", [False, True], ids=["value", "key"])
+@every("text", [*STORABLE, *CONTROLS, "half \ud83d", "\\u200b", "plain"])
+@every("is_key", [False, True])
 def test_an_answer_is_the_json_of_its_data_as_a_model_may_see_it(text: str, is_key: bool) -> None:
     data = {"list": [{text: 1} if is_key else {"deep": text}], "count": 1, "none": None}
     assert json_for_model(data) == orjson.dumps(data_for_model(data))

@@ -233,7 +233,7 @@ def turn() -> None:
             result()
             time.sleep(3600)
         case "floods":
-            for _ in range(256):
+            for _ in range(96):
                 sys.stdout.write("x" * TEXT_LINE + "\n")
                 say("y" * TEXT_LINE)
             result()

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acp import schema
+from pydantic import TypeAdapter
 
 from swarm.runner.doors.acp import AcpDoor
 from swarm.runner.doors.claude import ClaudeDoor
@@ -20,6 +22,20 @@ from swarm.runner.port import CliDoor, CliEvent, CliSession, McpAccess, SessionW
 from tests.runner.doors import acp_agent, claude_cli
 
 TURN_SECONDS = 60
+MODELS: dict[str, Any] = {
+    "initialize": schema.InitializeResponse,
+    "session/new": schema.NewSessionResponse,
+    "session/list": schema.ListSessionsResponse,
+    "session/resume": schema.ResumeSessionResponse,
+    "session/load": schema.LoadSessionResponse,
+    "session/set_mode": schema.SetSessionModeResponse,
+    "session/prompt": schema.PromptResponse,
+    "authenticate": schema.AuthenticateResponse,
+    acp_agent.UPDATE: schema.SessionNotification,
+    acp_agent.PERMISSION: schema.RequestPermissionRequest,
+    acp_agent.ELICITATION: schema.CreateElicitationRequest,
+}
+"""Of what ACP's agents answer, and of what they send."""
 
 
 @dataclass
@@ -40,6 +56,17 @@ class Desk:
 
     def noted(self) -> list[dict[str, Any]]:
         """What the fake was told."""
+        return [one for one in self._lines() if "sent" not in one]
+
+    def check_messages(self) -> None:
+        """What the fake of ACP has sent is as the protocol's package has it."""
+        for about, message in (one["sent"] for one in self._lines() if "sent" in one):
+            if "error" not in message:
+                TypeAdapter(MODELS[about]).validate_python(
+                    message["params"] if "method" in message else message["result"]
+                )
+
+    def _lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.state.read_text().splitlines()] if self.state.exists() else []
 
     def acp(self, habit: str) -> AcpDoor:
@@ -98,4 +125,5 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     yield made
     for session in made.sessions:
         await session.close(0)
+    made.check_messages()
     assert running_in(folder) == []

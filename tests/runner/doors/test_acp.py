@@ -75,7 +75,7 @@ async def test_the_session_is_opened_with_the_mcp_server_and_the_system_prompt_o
     await turn_of(session, "Second.")
     told, opened, *prompts = desk.noted()
     assert not told["capabilities"]["terminal"]
-    assert not told["capabilities"]["fs"]["read_text_file"]
+    assert not told["capabilities"]["fs"]["readTextFile"]
     assert opened["new"] == str(desk.folder)
     (server,) = opened["mcp"]
     assert (server["type"], server["url"]) == ("http", "http://127.0.0.1:9/mcp")

@@ -293,8 +293,8 @@ async def test_a_flood_does_not_grow_memory(desk: Desk) -> None:
     async with asyncio.timeout(100):
         async for event in session.turn("Go."):
             characters += len(getattr(event, "text", ""))
-    assert characters > 256 << 20
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # kB
+    assert characters >= 96 << 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB, of 192 MB
 
 
 @pytest.mark.req("RUN-05")

@@ -9,6 +9,7 @@ import pytest
 from swarm.runner.doors.command import CommandDoor, Screen
 from swarm.runner.port import LogLine, SessionMissing, StartFailed, TextAdded, TurnOutcome
 from tests.runner.doors.conftest import Desk, text_in, turn_of
+from tests.support.every import every
 
 
 def shell(script: str, *words: str) -> CommandDoor:
@@ -112,8 +113,8 @@ SCREENS = {
 
 
 @pytest.mark.req("RUN-09")
-@pytest.mark.parametrize("size", [1, 3, 700, 100_000])
-@pytest.mark.parametrize("number", range(len(SCREENS)))
+@every("size", [1, 3, 700, 100_000])
+@every("number", range(len(SCREENS)))
 def test_of_the_output_of_a_terminal_the_last_state_is_shown_however_it_arrives(number: int, size: int) -> None:
     text, shown = list(SCREENS.items())[number]
     screen = Screen()

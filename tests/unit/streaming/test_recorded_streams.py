@@ -57,7 +57,9 @@ def test_a_recorded_run_is_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == "long" else []) for name in NAMES]
+)
 def test_a_fault_at_any_event_leaves_an_honest_answer(name: str, fault: Fault) -> None:
     """What was lost is missing, text that came twice is seen twice, and nothing claims success that is none."""
     events = recorded(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm.agents.built_in_tools.agentcore.browse import passages, refusal
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("TOOL-04")
 
@@ -25,7 +26,7 @@ def test_public_addresses_may(url: str) -> None:
     assert refusal(url) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "url",
     [
         "http://127.0.0.1/",
@@ -65,7 +66,7 @@ def test_private_addresses_may_not_in_any_spelling(url: str) -> None:
     assert refusal(url, has_private_addresses=True) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "url",
     [
         "",
