@@ -8,6 +8,7 @@ https://docs.slack.dev/messaging/working-with-files/
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,7 +20,8 @@ from swarm.domain.errors import Conflict, Forbidden, NotFound, RefusedBySlack, S
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.files import FileInfo, Share, check_size
 from swarm.domain.model.threads import FLAT
-from swarm.slack.incoming.fields import JsonObject, count_at, id_at, object_at, objects_at, text_at, ts_at
+from swarm.slack.incoming.fields import EMPTY, JsonObject, count_at, id_at, object_at, objects_at, text_at, ts_at
+from swarm.slack.incoming.message_text import described, undescribed
 from swarm.slack.outgoing.web_api import WebApi
 
 FILE_HOST: Final = "files.slack.com"
@@ -28,6 +30,9 @@ TRANSFER_SECONDS: Final = 900.0
 """The time limit for the transfer of one file, regardless of which side is slow."""
 
 TRANSFERS_AT_ONCE: Final = 16
+_DESCRIBE_SECONDS: Final = 1.5
+"""Slack waits three seconds for the acknowledgement of an event."""
+
 _CHUNK_BYTES: Final = 64 * 1024
 
 _INFO: Final = "files.info"
@@ -101,6 +106,16 @@ class SlackFileClient:
             size_bytes=count_at(file, "size"),
             url=None if _is_elsewhere(file) else text_at(file, "url_private_download") or None,
         )
+
+    async def describe(self, holder: JsonObject) -> JsonObject:
+        """Returns a message, or an event about one, with the descriptions of files of other workspaces, which Slack
+        only names (``files.info``). A file that Slack does not describe in time stays as it is.
+        """
+        ids = sorted(undescribed(holder))
+        if not ids:
+            return holder
+        found = zip(ids, await asyncio.gather(*map(self._description, ids)), strict=True)
+        return described(holder, {file_id: file for file_id, file in found if file})
 
     async def open(self, file: FileInfo, cap_bytes: int) -> OpenDownload:
         """Opens a file without reading its content.
@@ -177,6 +192,13 @@ class SlackFileClient:
             raise
         found = [share for kind in ("public", "private") for share in objects_at(object_at(shares, kind), channel)]
         return next((ts_at(share, "ts") for share in found if (ts_at(share, "thread_ts") or FLAT) == thread_ts), None)
+
+    async def _description(self, file_id: str) -> JsonObject:
+        try:
+            async with asyncio.timeout(_DESCRIBE_SECONDS):
+                return await self._ask(file_id)
+        except (SwarmError, TimeoutError):
+            return EMPTY
 
     async def _ask(self, file_id: str) -> JsonObject:
         return object_at(await self._api.read(_INFO, {"file": file_id}), "file")
