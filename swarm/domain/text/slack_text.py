@@ -243,7 +243,7 @@ def mentioned_channels(text: str) -> set[str]:
 
 def without_quotations(text: str) -> str:
     """Returns a text in Slack's format without the lines in which its author quotes somebody."""
-    return _QUOTATION.sub("", text) if "&gt;" in text or ">" in text else text
+    return _QUOTATION.sub("", text)
 
 
 def readable(text: str, names: Mapping[str, str]) -> str:
@@ -299,8 +299,9 @@ def _word(token: str, names: Mapping[str, str]) -> str:
         case "@":
             return "@" + " ".join((names.get(target[1:]) or label or target[1:]).split())
         case "#":
-            name = names.get(target[1:]) or label
-            return f"#{name} ({target[1:]})" if name and target[1:] in names else f"#{name or target[1:]}"
+            channel, name = target[1:], names.get(target[1:], "")
+            name = label if name in ("", channel) else name
+            return f"#{name} ({channel})" if name and channel in names else f"#{name or channel}"
         case "!":
             return label if label.startswith("@") else "@" + (label or target[1:].partition("^")[0])
         case _:

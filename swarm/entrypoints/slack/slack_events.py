@@ -312,8 +312,9 @@ class _Events(AsyncMiddleware):
         if pane and self._opened:
             return await self._take(self._opened, pane, req.body)
         try:
-            body = {**req.body, "event": await self._gateway.files.describe(object_at(req.body, "event"))}
-            event = slack_event(body, await self._gateway.identify())
+            told = object_at(req.body, "event")
+            await self._gateway.files.complete(object_at(told, "message") or told)
+            event = slack_event(req.body, await self._gateway.identify())
         except BadRequest as error:
             _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
             # Over a socket, Slack would only send the same payload again.

@@ -375,10 +375,7 @@ class Triggers:
         names = await self._resolve({**dict.fromkeys(mentioned_ids(text), AuthorKind.USER), **wanted})
         channels = list(mentioned_channels(text))
         found = await asyncio.gather(*map(self._directory.channel_name, channels))
-        return {
-            **names,
-            **{channel: "" if channel == name else name for channel, name in zip(channels, found, strict=True)},
-        }
+        return {**names, **dict(zip(channels, found, strict=True))}
 
     async def _resolve(self, wanted: Mapping[str, AuthorKind]) -> Mapping[str, str]:
         known = self._directory.known_names(wanted)

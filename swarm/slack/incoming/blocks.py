@@ -33,6 +33,7 @@ _WORDS: Final = re.compile(
 _ASIDE: Final = frozenset({"confirm", "placeholder", "options", "option_groups", "column_settings"})
 """Fields whose text objects are hidden until the user clicks."""
 
+_MARKS: Final = (("bold", "*"), ("italic", "_"), ("strike", "~"), ("code", "`"))
 _FENCE: Final = re.compile("`{3,}")
 
 
@@ -160,13 +161,11 @@ def _call(block: JsonObject) -> list[str]:
 def _chart(block: JsonObject) -> list[str]:
     """Returns the title and the values of a chart: a line for each series."""
     chart = object_at(block, "chart")
-    series = [{"name": "", "data": chart.get("segments")}, *objects_at(chart, "series")]
-    lines = [": ".join(filter(None, (text_at(one, "name"), _values(one)))) for one in series]
-    return [label("chart", text_at(block, "title")), _lines(lines)]
-
-
-def _values(series: JsonObject) -> str:
-    return ", ".join(f"{text_at(point, 'label')} {point.get('value')}" for point in objects_at(series, "data"))
+    lines = [label("chart", text_at(block, "title"))]
+    for series in ({"data": chart.get("segments")}, *objects_at(chart, "series")):
+        points = (f"{text_at(point, 'label')} {point.get('value')}" for point in objects_at(series, "data"))
+        lines.append(": ".join(filter(None, (text_at(series, "name"), ", ".join(points)))))
+    return lines
 
 
 def _any_text(value: object, depth: int) -> list[str]:
@@ -254,10 +253,8 @@ def _link(element: JsonObject) -> str:
 
 def _styled(words: str, style: JsonObject) -> str:
     """Returns words with the marks of their styles in Slack's format."""
-    core = words.strip()
-    marks = "`" if style.get("code") is True else "".join(
-        mark for name, mark in (("bold", "*"), ("italic", "_"), ("strike", "~")) if style.get(name) is True
-    )  # fmt: skip
+    core, marks = words.strip(), "".join(mark for name, mark in _MARKS if style.get(name) is True)
+    marks = "`" if "`" in marks else marks
     return words.replace(core, f"{marks}{core}{marks[::-1]}", 1) if core and marks else words
 
 

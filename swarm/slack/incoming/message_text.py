@@ -23,7 +23,7 @@ from typing import Final
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.text.slack_text import escape
 from swarm.slack.incoming.blocks import block_pieces, label, moment, one_line, quote_lines, spoken, with_link
-from swarm.slack.incoming.fields import JsonObject, id_at, object_at, objects_at, text_at
+from swarm.slack.incoming.fields import JsonObject, object_at, objects_at, text_at
 
 MAX_ADDED_CHARACTERS: Final = 40_000
 """The maximum number of characters that blocks and attachments add to a text: Slack's limit for a text."""
@@ -33,13 +33,8 @@ _DEEPEST: Final = 4
 
 _MOST_ATTACHMENTS: Final = 200  # Slack accepts a hundred
 _MOST_PIECES: Final = 500  # fifty blocks and a hundred attachments have fewer
-_PLACEHOLDERS: Final = frozenset(
-    {
-        "[no preview available]",
-        "[no text]",
-        "This content can't be displayed.",
-        "This message contains interactive elements.",
-    }
+_PLACEHOLDER: Final = re.compile(
+    r"\s*(\[no (preview available|text)\]|This (content can't be displayed|message contains interactive elements)\.)\s*"
 )
 """Texts that Slack shows in place of content."""
 
@@ -49,6 +44,7 @@ _OF_FORWARDS: Final = ("pretext", "title", "title_link", "fields", "image_url", 
 _LABELLED: Final = re.compile(r"<(?P<target>[@#!][^|<>\n]+)\|(?P<label>[^<>\n]+)>")
 _DATE: Final = re.compile(r"<!date\^[^|<>\n]*\|([^<>\n]*)>")
 _LIST_MARK: Final = re.compile(r"^\s*(?:\d{1,4}|[a-z]{1,4})\.\s", re.MULTILINE)
+_CUE_END: Final = re.compile(r"\n[ \t]*\n")
 _MARKUP: Final = re.compile(r"[*_~`•◦▪▫‣\s]|\[(?:image|button|choice|video|file): |\]")
 
 
@@ -81,10 +77,9 @@ def _read(message: JsonObject, depth: int) -> _MessageText:
     pieces = block_pieces(message)
     pieces += [piece for one in attachments if not _is_others(one) for piece in _attachment(one)]
     forwards = _forwards(message) if depth else []
-    if text.strip() in _PLACEHOLDERS and (pieces or forwards):
-        text = ""
-    own = _joined(text, pieces)
-    quoted = _bounded([*file_texts(message), *(_quotation(one, depth) for one in forwards)])
+    own = _joined("" if (pieces or forwards) and _PLACEHOLDER.fullmatch(text) else text, pieces)
+    of_files = (words for file in objects_at(message, "files") for words in (_speech(file), _mail(file)))
+    quoted = _bounded([*of_files, *(_quotation(one, depth) for one in forwards)])
     return _MessageText(text="\n".join(filter(None, (own, quoted))), quoted=quoted)
 
 
@@ -117,11 +112,12 @@ def _joined(text: str, pieces: list[str]) -> str:
     if not text.strip() or not below:
         return text if text.strip() else below
     said = text[:MAX_ADDED_CHARACTERS]
-    missing = [piece for piece in pieces[:_MOST_PIECES] if _bare(piece) not in _bare(said)]
+    words = _bare(said)
+    missing = [piece for piece in pieces[:_MOST_PIECES] if _bare(piece) not in words]
     if text.rstrip().endswith(("…", "...")):
         said = said[: said.rstrip().rfind(" ") + 1]  # the last word may be cut off
-    there = _unmarked(below)
-    if missing and all(_unmarked(line) in there for line in spoken(said.splitlines())):
+    words = _unmarked(below)
+    if missing and all(_unmarked(line) in words for line in spoken(said.splitlines())):
         return below
     return "\n".join(filter(None, (text, _bounded(missing))))
 
@@ -129,8 +125,7 @@ def _joined(text: str, pieces: list[str]) -> str:
 def _content(attachment: JsonObject, key: str) -> str:
     """Returns a text, unless it, or what it says after its author, only stands for content."""
     text = text_at(attachment, key)
-    said = text.rpartition(": ")[2] if key == "fallback" else text
-    return "" if said.strip() in _PLACEHOLDERS else text
+    return "" if _PLACEHOLDER.fullmatch(text.rpartition(": ")[2] if key == "fallback" else text) else text
 
 
 def _labelled(below: str, text: str) -> str:
@@ -240,20 +235,25 @@ def file_name(file: JsonObject) -> str:
     return named or text_at(file, "id")
 
 
-def file_texts(message: JsonObject) -> list[str]:
-    """Returns what files of a message say themselves: the words spoken in clips, and e-mails."""
-    return [text for file in objects_at(message, "files") for text in (_speech(file), _mail(file)) if text]
+def transcript(file: JsonObject) -> JsonObject:
+    """Returns Slack's transcript of a clip as far as Slack shows it: its ``content``, and whether it ``has_more``."""
+    return object_at(object_at(file, "transcription"), "preview")
+
+
+def cue_texts(vtt: str) -> str:
+    """Returns the texts of a transcript in the format WebVTT, one cue a line."""
+    cues = (cue.partition("-->")[2].partition("\n")[2] for cue in _CUE_END.split(vtt.replace("\r\n", "\n")))
+    return "\n".join(cue.strip().removeprefix("- ") for cue in spoken(cues))
 
 
 def _speech(file: JsonObject) -> str:
     """Returns Slack's transcript of a voice or video clip, which may come later than the clip."""
     if "transcription" not in file and text_at(file, "subtype") not in ("slack_audio", "slack_video"):
         return ""
-    preview = object_at(object_at(file, "transcription"), "preview")
-    words, name = escape(text_at(preview, "content")), one_line(file_name(file))
+    words, name = escape(text_at(transcript(file), "content")), one_line(file_name(file))
     if not words.strip():
         return f"[spoken: {name}, without a transcript by Slack so far]"
-    return _said_in(f"spoken: {name}, as transcribed by Slack", words, is_cut=preview.get("has_more") is True)
+    return _said_in(f"spoken: {name}, as transcribed by Slack", words, is_cut=transcript(file).get("has_more") is True)
 
 
 def _mail(file: JsonObject) -> str:
@@ -263,8 +263,7 @@ def _mail(file: JsonObject) -> str:
     whole, most = text_at(file, "plain_text"), text_at(file, "preview_plain_text")
     senders = ", ".join(filter(None, map(_address, objects_at(file, "from")))) or "an unknown sender"
     head = one_line(f"e-mail from {senders}, subject: {text_at(file, 'subject') or file_name(file)}")
-    is_cut = not whole and (file.get("has_more") is True or file.get("preview_is_truncated") is True)
-    return _said_in(head, escape(whole or most), is_cut=is_cut)
+    return _said_in(head, escape(whole or most), is_cut=not whole and file.get("has_more") is True)
 
 
 def _address(one: JsonObject) -> str:
@@ -275,23 +274,3 @@ def _address(one: JsonObject) -> str:
 def _said_in(head: str, words: str, *, is_cut: bool) -> str:
     rest = "[the rest is in the file]" if is_cut else ""
     return "\n".join(filter(None, (f"[{head}]", quote_lines(words), rest)))
-
-
-_UNDESCRIBED: Final = "check_file_info"
-"""The ``file_access`` of a file of another workspace (Slack Connect), which is described by ``files.info`` only."""
-
-
-def undescribed(holder: JsonObject) -> set[str]:
-    """Returns the ids of files that Slack does not describe in a message, or in an event about one."""
-    message = object_at(holder, "message") or holder
-    is_stub = (file for file in files_of(message) if text_at(file, "file_access") == _UNDESCRIBED)
-    return {file_id for file in is_stub if (file_id := id_at(file, "id"))}
-
-
-def described(holder: JsonObject, files: Mapping[str, JsonObject]) -> JsonObject:
-    """Returns a message, or an event about one, with the descriptions of these files."""
-    new = {**holder, "files": [files.get(text_at(file, "id"), file) for file in objects_at(holder, "files")]}
-    new["attachments"] = [
-        described(one, files) if _is_others(one) else one for one in objects_at(holder, "attachments")
-    ]
-    return {**new, "message": described(object_at(holder, "message"), files)} if "message" in holder else new

@@ -41,7 +41,7 @@ from swarm.slack.incoming.fields import (
     text_at,
     ts_at,
 )
-from swarm.slack.incoming.message_text import file_name, file_texts, files_of, message_words
+from swarm.slack.incoming.message_text import file_name, files_of, message_words, transcript
 
 T = TypeVar("T")
 
@@ -111,7 +111,8 @@ def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageE
     if text_at(message, "subtype") == _TOMBSTONE:
         return _deleted(event, message, ts_at(message, "ts"), event_id)
     where = {key: event[key] for key in ("channel", "channel_type") if key in event}
-    if previous and "edited" not in message and file_texts(message) != file_texts(previous):
+    now, before = (sum("content" in transcript(file) for file in files_of(one)) for one in (message, previous))
+    if previous and now > before and "edited" not in message:
         where["edited"] = {"ts": event.get("ts")}  # a transcript has come, which Slack does not call an edit
     return MessageEdited(
         message=_message({**message, **where}, event_id, me),

@@ -293,7 +293,8 @@ class Gateway:
         async for raw in self._pages(
             "conversations.history", {"channel": channel, "oldest": oldest}, "messages", limit
         ):
-            if message := history_message(channel, await self.files.describe(raw), me):
+            await self.files.complete(raw)
+            if message := history_message(channel, raw, me):
                 found.append(ChannelMessage(message=message, latest_reply_ts=ts_at(raw, "latest_reply")))
             if limit and len(found) >= limit:
                 break
@@ -442,7 +443,8 @@ class Gateway:
         """Yields the messages of all pages, in Slack's order."""
         me = await self.identify()
         async for raw in self._pages(method, {**where, "channel": channel}, "messages"):
-            if message := history_message(channel, await self.files.describe(raw), me):
+            await self.files.complete(raw)
+            if message := history_message(channel, raw, me):
                 yield message
 
     async def _pages(

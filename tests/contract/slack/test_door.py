@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_twin.events import Event
 from slack_twin.socket_mode import Retry
@@ -322,3 +323,20 @@ async def test_closing_does_not_wait_long_for_an_event_that_hangs(
     async with asyncio.timeout(BOUND_SECONDS):
         await door.close()
     inbox.open.set()
+
+
+@pytest.mark.req("CHAN-13")
+async def test_a_file_of_another_workspace_is_asked_for_before_its_message_is_handled(
+    door: SlackEntryPoint, workspace: Workspace, inbox: Inbox
+) -> None:
+    ts = await workspace.say("look", files=[{"name": "a.txt", "content": "x"}])
+    whole = await inbox.next()
+    assert isinstance(whole, SlackMessage)
+    stub = {"id": whole.files[0].id, "mode": "file_access", "file_access": "check_file_info"}
+    event = {"type": "message", "channel": "C1", "ts": ts, "user": "U1", "text": "look", "files": [stub]}
+    body = {"type": "event_callback", "event_id": "Ev1", "team_id": "T0TWIN", "event": event}
+    answer = await door.bolt.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
+    told = await inbox.next()
+    assert answer.status == 200
+    assert isinstance(told, SlackMessage)
+    assert told.files == whole.files

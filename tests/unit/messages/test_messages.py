@@ -14,7 +14,6 @@ from swarm.domain.model.threads import MessageEdited, SlackMessage
 from swarm.domain.roster import Roster
 from swarm.domain.routing import RoutingOutcome, Situation, decide
 from swarm.domain.text.slack_text import readable
-from swarm.slack.incoming.message_text import described, undescribed
 from swarm.slack.incoming.payloads import history_message, slack_event
 from tests.support.every import every
 
@@ -155,7 +154,7 @@ def test_what_a_person_quotes_forwards_or_plays_commands_nobody(content: dict[st
 def test_every_subtype_is_content_of_its_own_or_of_slack() -> None:
     known = table("subtypes")
     situation = Situation(me=ME, policy=ChannelPolicy(), roster=Roster(agents=()))
-    for subtype in [*known["content"], *sum(known["system"], [])]:
+    for subtype in [*known["content"], *(one for line in known["system"] for one in line)]:
         message = read(text="words", subtype=subtype)
         is_system = decide(message, situation).outcome is RoutingOutcome.SYSTEM
         assert (message.text, is_system) == ("words", subtype not in known["content"]), subtype
@@ -177,12 +176,3 @@ def test_a_transcript_that_comes_later_is_an_edit_and_a_preview_is_none(
     event = slack_event({"event": {**PLACE, "subtype": "message_changed", "ts": "1700000009.000100", **told}}, ME)
     assert isinstance(event, MessageEdited)
     assert event.message.edited_ts == ("1700000009.000100" if is_edit else None)
-
-
-def test_files_of_another_workspace_are_described_wherever_they_hang() -> None:
-    stub = {"id": "F1", "mode": "file_access", "file_access": "check_file_info"}
-    for holder in ({"files": [stub]}, {"attachments": [forward({"files": [stub]})]}, {"message": {"files": [stub]}}):
-        assert undescribed(holder) == {"F1"}
-        whole = described(holder, {"F1": {**MAIL, "name": "a.txt"}})
-        assert undescribed(whole) == set()
-        assert names(read(**(whole.get("message") or whole))) == ["a.txt"]  # type: ignore[arg-type]
