@@ -15,7 +15,8 @@ SLACKBOT = User(id="USLACKBOT", name="slackbot", real_name="Slackbot", display_n
 class Directory:
     """People, apps and channels, with an index for each kind of lookup."""
 
-    def __init__(self) -> None:
+    def __init__(self, base_url: str = "http://127.0.0.1:8400/") -> None:
+        self.base_url = base_url  # of the twin, for links in messages, files and images
         self.users: dict[str, User] = {}
         self.apps: dict[str, App] = {}
         self.channels: dict[str, Channel] = {}
@@ -28,6 +29,7 @@ class Directory:
         self._app_by_bot: dict[str, App] = {}
         self._channel_by_name: dict[str, Channel] = {}
         self._direct: dict[frozenset[str], Channel] = {}
+        self.put_user(SLACKBOT)
 
     def put_user(self, user: User) -> None:
         self.users[user.id] = user

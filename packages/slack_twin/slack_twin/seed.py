@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from slack_twin.directory import SLACKBOT
 from slack_twin.people import App, Channel, ChannelKind, Command, Experience, Shortcut, User, UserGroup
 from slack_twin.workspace import Workspace
 
@@ -255,7 +256,7 @@ def _plant_channel(workspace: Workspace, seed: SeedChannel) -> None:
             name=seed.name,
             kind=ChannelKind.PRIVATE if seed.is_private else ChannelKind.PUBLIC,
             created=int(workspace.clock.now()),
-            creator=next(iter(members), "USLACKBOT"),
+            creator=next(iter(members), SLACKBOT.id),
         )
         directory.put_channel(known)
     known.topic = seed.topic or known.topic
@@ -276,7 +277,8 @@ def _plant_user_group(workspace: Workspace, seed: SeedUserGroup) -> None:
 
 
 def _everybody(workspace: Workspace, seed: SeedChannel) -> Sequence[str]:
-    return [user.id for user in workspace.directory.users.values() if not (seed.is_private and user.is_bot)]
+    users = workspace.directory.users.values()
+    return [user.id for user in users if user is not SLACKBOT and not (seed.is_private and user.is_bot)]
 
 
 def _ids(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:

@@ -67,7 +67,7 @@ def _user(call: Call, user_id: str) -> User:
 
 def _shape(call: Call, person: User) -> Json:
     """Returns a user object, without the e-mail address if the app may not see it."""
-    shape = shapes.user(person, call.directory.app_of_bot_user(person.id))
+    shape = shapes.user(person, call.directory)
     profile = shape["profile"]
     if "users:read.email" not in call.app.scopes and isinstance(profile, dict):
         profile.pop("email", None)
