@@ -25,7 +25,7 @@ NEWER = {
     "event.message.reply_users",
     "event.root.blocks",
     *(f"event.files.{name}" for name in ("channels", "groups", "from", "to", "cc")),
-    *(f"event.attachments.{name}" for name in ("is_share", "message_blocks", "channel_team", "private_channel_prompt")),
+    *(f"event.attachments.{name}" for name in ("is_share", "files", "message_blocks", "private_channel_prompt")),
 }
 # The samples' first block has buttons, while that of a person is rich text.
 RICH_TEXT = "blocks.elements.elements"
