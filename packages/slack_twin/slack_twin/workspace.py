@@ -88,6 +88,7 @@ class Workspace:
     retention: int = RETENTION_MESSAGES  # number of messages kept per channel
     listeners: list[Listener] = field(default_factory=list)
     _last_ts: int = 0  # in microseconds
+    _last_still: int = 0  # the same as if the clock had never been advanced
 
     def __post_init__(self) -> None:
         self.streams = Streams(self)
@@ -122,8 +123,14 @@ class Workspace:
         self.forms.clear()
         self.assistants.clear()
 
+    def reset_clock(self) -> None:
+        """Resets the clock. New timestamps are later than those of before it was advanced."""
+        self.clock.reset()
+        self._last_ts = self._last_still
+
     def next_ts(self) -> str:
-        """Returns a message timestamp that is unique and strictly increasing in the workspace."""
+        """Returns a message timestamp that is unique and strictly increasing in the workspace, until a reset."""
+        self._last_still = max(int(self.clock.still_now() * 1_000_000), self._last_still + 1)
         self._last_ts = max(int(self.clock.now() * 1_000_000), self._last_ts + 1)
         return f"{self._last_ts // 1_000_000:010d}.{self._last_ts % 1_000_000:06d}"
 

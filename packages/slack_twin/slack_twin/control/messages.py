@@ -104,7 +104,7 @@ class Messages:
         channel = find_channel(self._workspace, body.text("channel"), user)
         message = self._workspace.message(channel, body.text("ts"))
         act = self._workspace.unreact if body.flag("remove") else self._workspace.react
-        act(channel, message, user=user.id, name=emoji_name(body.text("name")))
+        act(channel, message, user=user.id, name=emoji_name(body.text("name"), self._workspace.directory))
         return {"ok": True}
 
 

@@ -39,7 +39,7 @@ def typed_text(workspace: Workspace, body: Body, *, required: bool) -> str:
     """Returns `text` in Slack's stored format. Raises ControlError 413 if it is too long."""
     typed = body.text("text") if required else body.optional("text") or ""
     if len(typed) > MAX_TEXT_CHARACTERS:
-        raise ControlError(413, "too_large", f"'text' is longer than {MAX_TEXT_CHARACTERS} characters")
+        raise ControlError(413, "too_large", f"a message has at most {MAX_TEXT_CHARACTERS} characters")
     directory = workspace.directory
     return from_reader(typed, directory.id_of_user, directory.id_of_channel)
 
