@@ -112,7 +112,7 @@ async def running(
     """
     with listen(host, port) as listening:
         address = f"[{host}]" if ":" in host else host
-        twin.workspace.base_url = f"http://{address}:{listening.getsockname()[1]}/"
+        twin.workspace.directory.base_url = f"http://{address}:{listening.getsockname()[1]}/"
         server = TwinServer(twin, allowed or Access(bound_to=host))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:

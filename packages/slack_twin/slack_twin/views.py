@@ -28,6 +28,7 @@ class View:
             "kind": "bot" if message.app_id else "user",
             "text": self.readable(message.text or plain_text(message.blocks)),
             "blocks": list(message.blocks),
+            "attachments": list(message.attachments),
             "reactions": [
                 {"name": reaction.name, "users": [self._name(user) for user in reaction.users]}
                 for reaction in message.reactions
@@ -45,8 +46,11 @@ class View:
             "name": file.name,
             "size": file.size,
             "title": file.title,
-            "mimetype": file.mimetype,
+            "mimetype": str(file.fields.get("mimetype", file.mimetype)),
             "alt_txt": file.alt_txt,
+            "mode": file.fields.get("mode", "hosted"),
+            "subtype": file.fields.get("subtype"),
+            "transcript": file.transcript,
         }
 
     def readable(self, text: str) -> str:
@@ -72,7 +76,6 @@ class View:
             "raw": message.text,
             "reply_count": len(thread.replies) if thread else 0,
             "reply_users": list(thread.authors) if thread else [],
-            "attachments": list(message.attachments),
             "latest_reply": thread.replies[-1] if thread else None,
             "root_text": self._root_text(channel, message),
         }
