@@ -45,7 +45,7 @@ _LABELLED: Final = re.compile(r"<(?P<target>[@#!][^|<>\n]+)\|(?P<label>[^<>\n]+)
 _DATE: Final = re.compile(r"<!date\^[^|<>\n]*\|([^<>\n]*)>")
 _LIST_MARK: Final = re.compile(r"^\s*(?:\d{1,4}|[a-z]{1,4})\.\s", re.MULTILINE)
 _CUE_END: Final = re.compile(r"\n[ \t]*\n")
-_MARKUP: Final = re.compile(r"[*_~`•◦▪▫‣\s]|\[(?:image|button|choice|video|file): |\]")
+_MARKUP: Final = re.compile(r"[*_~`•◦▪▫‣\ufe0e\ufe0f\s]|\[(?:image|button|choice|video|file): |\]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -452,22 +452,6 @@ async def scripted(script: ScriptedSlack) -> AsyncIterator[Gateway]:
 
 
 @CHAN_13
-async def test_a_file_of_another_workspace_is_asked_for_in_a_history(scripted: Gateway, script: ScriptedSlack) -> None:
-    stub = {"id": "F1", "mode": "file_access", "file_access": "check_file_info"}
-    forward = {"is_share": True, "author_name": "Bobby", "files": [stub]}
-    said = {"ts": "1.1", "user": "U1", "text": "look", "files": [stub, {"id": "F2", "name": "b.txt"}]}
-    script.answers["auth.test"] = {"ok": True, "team_id": "T1", "user_id": "UBOT", "bot_id": "BBOT"}
-    script.answers["conversations.replies"] = {"ok": True, "messages": [said, {**said, "ts": "1.2", "files": []}]}
-    script.answers["files.info"] = {"ok": True, "file": {"id": "F1", "name": "a.txt", "size": 3}}
-    first, _ = await scripted.read_thread("C1", "1.1")
-    assert [file.name for file in first.files] == ["a.txt", "b.txt"]
-    script.answers["conversations.replies"] = {"ok": True, "messages": [{**said, "attachments": [forward]}]}
-    (second,) = await scripted.read_thread("C1", "1.1")
-    assert [file.name for file in second.files] == ["a.txt", "b.txt"]
-    assert "&gt; [file: a.txt]" in second.text
-
-
-@CHAN_13
 @pytest.mark.parametrize("answer", [{"ok": False, "error": "file_not_found"}, web.Response(status=500)])
 async def test_a_file_that_slack_does_not_describe_is_told_as_such(
     scripted: Gateway, script: ScriptedSlack, answer: object
