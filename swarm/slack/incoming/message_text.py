@@ -41,7 +41,8 @@ _PLACEHOLDER: Final = re.compile(
 _OF_FORWARDS: Final = ("pretext", "title", "title_link", "fields", "image_url", "thumb_url", "actions", "filename")
 """Fields of a forwarded message beside its text, as those of an attachment."""
 
-_LABELLED: Final = re.compile(r"<(?P<target>[@#!][^|<>\n]+)\|(?P<label>[^<>\n]+)>")
+_LABELLED: Final = re.compile(r"<(?P<target>[@#!][^|<>\n]+)\|[^<>\n]+>")
+_MENTION: Final = re.compile(r"<[@#!][^|<>\n]+>")
 _DATE: Final = re.compile(r"<!date\^[^|<>\n]*\|([^<>\n]*)>")
 _LIST_MARK: Final = re.compile(r"^\s*(?:\d{1,4}|[a-z]{1,4})\.\s", re.MULTILINE)
 _CUE_END: Final = re.compile(r"\n[ \t]*\n")
@@ -117,7 +118,7 @@ def _joined(text: str, pieces: list[str]) -> str:
     if text.rstrip().endswith(("…", "...")):
         said = said[: said.rstrip().rfind(" ") + 1]  # the last word may be cut off
     words = _unmarked(below)
-    if missing and all(_unmarked(line) in words for line in spoken(said.splitlines())):
+    if missing and all(_unmarked(line) in words for line in {*spoken(said.splitlines())}):
         return below
     return "\n".join(filter(None, (text, _bounded(missing))))
 
@@ -130,9 +131,8 @@ def _content(attachment: JsonObject, key: str) -> str:
 
 def _labelled(below: str, text: str) -> str:
     """Returns the text of blocks with the names of channels and user groups, which only ``text`` has."""
-    for found in _LABELLED.finditer(text):
-        below = below.replace(f"<{found['target']}>", found.group())
-    return below
+    names = {f"<{found['target']}>": found.group() for found in _LABELLED.finditer(text)}
+    return _MENTION.sub(lambda found: names.get(found.group(), found.group()), below)
 
 
 def _bare(text: str) -> str:
