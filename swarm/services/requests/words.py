@@ -104,7 +104,7 @@ def _answer_to(own: list[HumanRequest], mine: list[HumanRequest], message: Slack
     field = _only_text(own[0]) if len(own) == 1 and own[0] in mine else None
     text = without_leading_mention(message.text.removesuffix(message.quoted))
     is_marked = text.strip().casefold().startswith(_ANSWER)
-    if field is None or not (is_marked or message.author.id in own[0].requesters):
+    if field is None or not text.strip() or not (is_marked or message.author.id in own[0].requesters):
         return None
     return Decide(
         request_id=own[0].id,
