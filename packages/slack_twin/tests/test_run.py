@@ -42,8 +42,8 @@ async def started(app: Path, *arguments: str) -> tuple[asyncio.subprocess.Proces
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=os.environ | {"TWIN_RATES": "off"}
     )
     assert process.stdout
-    line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS)
-    return process, line.decode().removeprefix("Open ").strip()
+    lines = [await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS) for _ in range(6)]
+    return process, lines[-1].decode().removeprefix("Open ").strip()
 
 
 async def test_a_bolt_app_runs_unmodified_with_its_processes_and_ends_with_ctrl_c(tmp_path: Path) -> None:
