@@ -1,6 +1,6 @@
 """Facts of Slack's documents, one a line: a call, and the error code or the field of the answer that they promise.
 
-Errors: https://docs.slack.dev/reference/methods, each on the page of its method; those of every method are on each page.
+Errors: https://docs.slack.dev/reference/methods, each on the page of its method; those of all methods are on each page.
 Limits: https://docs.slack.dev/reference/block-kit, on the page of each block, element and object.
 """
 
@@ -163,7 +163,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("auth.revoke", {"test": True}, "revoked"),
     ("reactions.list", {}, "items.0.message.reactions.0.users items.0.message.permalink response_metadata.next_cursor"),
     ("bookmarks.add", MARK, "bookmark.id bookmark.rank bookmark.icon_url bookmark.last_updated_by_team_id"),
-    ("chat.postMessage", {**C, "attachments": [{"color": "good"}]}, "message.attachments.0.id message.attachments.0.fallback"),
+    ("chat.postMessage", {**C, "attachments": [{"color": "good"}]}, "message.attachments.0.id"),
     ("chat.postMessage", {**C, "text": "x"}, "message.bot_profile.icons.image_48 message.team message.bot_id"),
     ("blocks.validate", {"blocks": [SECTION]}, "ok"),
     ("chat.unfurl", {**C, "ts": "ROOT", "unfurls": LINK}, "ok"),
