@@ -8,7 +8,7 @@ from slack_twin.errors import Json
 from slack_twin.files import File
 from slack_twin.messages import Message
 from slack_twin.people import App, Channel, User
-from slack_twin.text import for_reader
+from slack_twin.text import LINKS, for_reader
 from slack_twin.workspace import Workspace
 
 
@@ -26,7 +26,7 @@ class View:
             "thread_ts": message.thread_ts,
             "author": message.username or self._name(message.user),
             "kind": "bot" if message.app_id else "user",
-            "text": self.readable(message.text or plain_text(message.blocks)),
+            "text": self._text(message),
             "blocks": list(message.blocks),
             "attachments": list(message.attachments),
             "reactions": [
@@ -39,6 +39,12 @@ class View:
             "subtype": message.subtype,
             "metadata": message.metadata,
         }
+
+    def _text(self, message: Message) -> str:
+        """Returns the displayed text. In Markdown, Slack does not decode the targets of links."""
+        text = message.text or plain_text(message.blocks)
+        is_markdown = any(block["type"] == "markdown" and block["text"] == text for block in message.blocks)
+        return self.readable(LINKS.sub(lambda link: link[0].replace("&", "&amp;"), text) if is_markdown else text)
 
     def file(self, file: File) -> Json:
         return {

@@ -15,7 +15,8 @@ async def paste(page: Page, kind: str, content: str) -> None:
         """([kind, content]) => {
             const clipboardData = new DataTransfer();
             clipboardData.setData(kind, content);
-            document.querySelector("#text").dispatchEvent(new ClipboardEvent("paste", { clipboardData, cancelable: true }));
+            const pasted = new ClipboardEvent("paste", { clipboardData, cancelable: true });
+            document.querySelector("#text").dispatchEvent(pasted);
         }""",
         [kind, content],
     )

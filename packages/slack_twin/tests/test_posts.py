@@ -195,14 +195,6 @@ async def first_file(world: World, **file: Any) -> tuple[dict[str, Any], dict[st
     [
         ({}, {"mode": "hosted", "editable": False, "external_type": "", "username": "", "channels": None}),
         (
-            {"kind": "snippet"},
-            {"mode": "snippet", "editable": True, "lines": 9, "lines_more": 4, "preview": "x\nx\nx\nx\nx"},
-        ),
-        (
-            {"kind": "external", "url": "https://d.test/1"},
-            {"mode": "external", "is_external": True, "external_url": "https://d.test/1"},
-        ),
-        (
             {"kind": "voice"},
             {"subtype": "slack_audio", "mimetype": "audio/mp4", "transcription": {"status": "processing"}},
         ),

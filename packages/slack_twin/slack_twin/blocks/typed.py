@@ -19,7 +19,6 @@ _LEAVES = re.compile(
 )
 _STYLES = ("bold", "italic", "strike")
 _MARKS = {"code": "`", "bold": "*", "italic": "_", "strike": "~"}
-_REFERENCES = {"@": ("user", "user_id"), "#": ("channel", "channel_id")}
 _BULLETS = "•◦▪"
 
 
@@ -87,8 +86,8 @@ def _reference(sign: str, target: str, label: str | None) -> Json:
         kind, _, group = target.partition("^")
         return {"type": "usergroup", "usergroup_id": group} if group else {"type": "broadcast", "range": kind}
     if sign:
-        kind, field = _REFERENCES[sign]
-        return {"type": kind, field: target}
+        kind = {"@": "user", "#": "channel"}[sign]
+        return {"type": kind, f"{kind}_id": target}
     link: Json = {"type": "link", "url": unescape(target)}
     return link | ({"text": unescape(label)} if label else {})
 
@@ -116,10 +115,10 @@ def _mrkdwn(part: Json) -> str:
 
 
 def _listed(part: Json) -> str:
-    indent, offset = (value if isinstance(value := part.get(name), int) else 0 for name in ("indent", "offset"))
-    is_numbered, items = part.get("style") == "ordered", _objects(part, "elements")
-    marks = [f"{offset + place}." if is_numbered else _BULLETS[indent % 3] for place in range(1, len(items) + 1)]
-    return "\n".join(f"{'    ' * indent}{mark} {_joined(item)}" for mark, item in zip(marks, items, strict=True))
+    indent, offset = (int(str(part.get(name) or 0)) for name in ("indent", "offset"))
+    bullet = None if part.get("style") == "ordered" else _BULLETS[indent % 3]
+    items = enumerate(_objects(part, "elements"), start=offset + 1)
+    return "\n".join(f"{'    ' * indent}{bullet or f'{place}.'} {_joined(item)}" for place, item in items)
 
 
 def _joined(holder: Json) -> str:
@@ -129,9 +128,10 @@ def _joined(holder: Json) -> str:
 def _leaf(leaf: Json) -> str:
     """Returns one element as mrkdwn, between the marks of its style."""
     match leaf["type"]:
-        case "user" | "channel":
-            kind = leaf["type"]
-            return f"<{'@' if kind == 'user' else '#'}{leaf[f'{kind}_id']}>"
+        case "user":
+            return f"<@{leaf['user_id']}>"
+        case "channel":
+            return f"<#{leaf['channel_id']}>"
         case "usergroup":
             return f"<!subteam^{leaf['usergroup_id']}>"
         case "broadcast":

@@ -10,11 +10,9 @@ from slack_twin.control.body import Body
 from slack_twin.errors import ControlError, Json
 from slack_twin.files import File, Files
 
-KINDS = ("file", "voice", "video", "email", "snippet", "external", "connect")
-FIELDS = "kind title alt_txt transcript seconds subject from to text url fields"
+KINDS = ("file", "voice", "video", "email", "connect")
+FIELDS = "kind title alt_txt transcript seconds subject from to text fields"
 _PREVIEW_CHARACTERS = 150
-_PREVIEW_LINES = 5
-_LOCALE = "en-US"
 
 
 def described(files: Files, file: File, given: Body) -> File:
@@ -53,7 +51,7 @@ def _clip(file: File, given: Body) -> Json:
     }
     if words:
         preview = {"content": words[:_PREVIEW_CHARACTERS], "has_more": len(words) > _PREVIEW_CHARACTERS}
-        fields["transcription"] = {"status": "complete", "locale": _LOCALE, "preview": preview}
+        fields["transcription"] = {"status": "complete", "locale": "en-US", "preview": preview}
         fields["vtt"] = f"{file.url.rpartition('/')[0]}/transcript.vtt"
     return fields | ({"mp4": file.url} if sort == "video" else {})
 
@@ -78,11 +76,8 @@ def _email(file: File, given: Body) -> Json:
         "cc": [],
         "plain_text": body,
         "preview_plain_text": body[:_PREVIEW_CHARACTERS],
-        "simplified_html": "",
         "has_more": len(body) > _PREVIEW_CHARACTERS,
-        "sent_to_self": False,
         "original_attachment_count": 0,
-        "headers": {"date": "", "in_reply_to": "", "reply_to": "", "message_id": ""},
     }
 
 
@@ -91,28 +86,4 @@ def _address(written: str) -> Json:
     return {"address": address, "name": name or address, "original": written.strip()}
 
 
-def _snippet(file: File, given: Body) -> Json:
-    lines = file.content.decode(errors="replace").splitlines()
-    return {
-        "mode": "snippet",
-        "editable": True,
-        "preview": "\n".join(lines[:_PREVIEW_LINES]),
-        "preview_is_truncated": len(lines) > _PREVIEW_LINES,
-        "lines": len(lines),
-        "lines_more": max(0, len(lines) - _PREVIEW_LINES),
-    }
-
-
-def _external(file: File, given: Body) -> Json:
-    url = given.text("url")
-    return {
-        "mode": "external",
-        "is_external": True,
-        "external_type": "gdrive",
-        "external_url": url,
-        "url_private": url,
-        "url_private_download": url,
-    }
-
-
-_FIELDS_OF = {"voice": _clip, "video": _clip, "email": _email, "snippet": _snippet, "external": _external}
+_FIELDS_OF = {"voice": _clip, "video": _clip, "email": _email}

@@ -51,18 +51,14 @@ def _blocks(body: Body) -> tuple[Json, ...]:
     try:
         return checked_blocks([*given, *([table(rows)] if rows else [])])
     except SlackError as refusal:
-        raise ControlError(422, refusal.code, "Slack does not accept these blocks", _hint(refusal)) from None
+        hint = str(refusal.fields.get("errors", ""))
+        raise ControlError(422, refusal.code, "Slack does not accept these blocks", hint) from None
 
 
 def _row(row: object) -> Sequence[str]:
     if not isinstance(row, list) or not all(isinstance(cell, str) for cell in row):
         raise ControlError(422, "invalid", "'table' must be a list of rows, each a list of strings")
     return row
-
-
-def _hint(refusal: SlackError) -> str:
-    problems = refusal.fields.get("errors")
-    return "; ".join(map(str, problems)) if isinstance(problems, list) else ""
 
 
 def _attachments(workspace: Workspace, user: User, body: Body) -> tuple[Json, ...]:

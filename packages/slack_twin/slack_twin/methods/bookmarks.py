@@ -33,7 +33,6 @@ def add(call: Call) -> Json:
         "rank": f"{len(channel.bookmarks):04}",
         "last_updated_by_user_id": call.app.bot_user,
         "last_updated_by_team_id": TEAM_ID,
-        "shortcut_id": None,
         "app_id": call.app.id,
     }
     channel.bookmarks[str(bookmark["id"])] = bookmark
@@ -43,10 +42,12 @@ def add(call: Call) -> Json:
 def edit(call: Call) -> Json:
     """Changes the given fields of a bookmark. Raises `not_found`, `invalid_link`, `invalid_emoji`."""
     _, bookmark = _known(call)
-    changed: Json = {"title": call.args.optional("title")} if "title" in call.args else {}
-    changed |= {"link": _link(call)} if "link" in call.args else {}
-    changed |= {"emoji": _emoji(call)} if "emoji" in call.args else {}
-    bookmark |= changed | {"date_updated": int(call.workspace.clock.now())}
+    given: Json = {
+        "title": call.args.optional("title", str(bookmark["title"])),
+        "link": _link(call, str(bookmark["link"])),
+        "emoji": _emoji(call, str(bookmark["emoji"])),
+    }
+    bookmark |= given | {"date_updated": int(call.workspace.clock.now())}
     return {"bookmark": bookmark}
 
 
@@ -62,23 +63,20 @@ def remove(call: Call) -> Json:
 
 
 def _known(call: Call) -> tuple[Channel, Json]:
-    channel = call.joined_channel("channel_id")
-    bookmark = channel.bookmarks.get(call.args.text("bookmark_id"))
-    if bookmark is None:
+    channel, bookmark_id = call.joined_channel("channel_id"), call.args.text("bookmark_id")
+    if bookmark_id not in channel.bookmarks:
         raise SlackError("not_found")
-    return channel, bookmark
+    return channel, channel.bookmarks[bookmark_id]
 
 
-def _link(call: Call) -> str:
-    link = call.args.optional("link")
-    if not re.match(r"https?://.", link):
+def _link(call: Call, default: str = "") -> str:
+    if not re.match(r"https?://.", link := call.args.optional("link", default)):
         raise SlackError("invalid_link")
     return link
 
 
-def _emoji(call: Call) -> str:
-    emoji = call.args.optional("emoji")
-    if emoji and not EMOJI.fullmatch(emoji.strip(":")):
+def _emoji(call: Call, default: str = "") -> str:
+    if (emoji := call.args.optional("emoji", default)) and not EMOJI.fullmatch(emoji.strip(":")):
         raise SlackError("invalid_emoji")
     return emoji
 

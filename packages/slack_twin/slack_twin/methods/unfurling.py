@@ -1,6 +1,5 @@
 """chat.unfurl and blocks.validate. https://docs.slack.dev/messaging/unfurling-links-in-messages"""
 
-import re
 from dataclasses import replace
 
 from slack_twin.blocks import block_problems, checked_attachments
@@ -11,8 +10,6 @@ from slack_twin.errors import Json, SlackError
 from slack_twin.limits import Tier
 from slack_twin.methods.call import Call, Method
 from slack_twin.text import unescape
-
-_PROBLEM = re.compile(r"(?P<message>.*) \[json-pointer:(?P<pointer>.*)\]", re.DOTALL)
 
 
 def unfurl(call: Call) -> Json:
@@ -64,14 +61,10 @@ def validate(call: Call) -> Json:
         case _:
             problems = block_problems(value, Where.MESSAGE, "")
     if problems:
-        raise SlackError(f"invalid_{given[0]}", errors=[_error(problem) for problem in problems])
+        parts = [problem.removesuffix("]").rpartition(" [json-pointer:") for problem in problems]
+        errors = [{"pointer": pointer, "code": "failed_constraint", "message": text} for text, _, pointer in parts]
+        raise SlackError(f"invalid_{given[0]}", errors=errors)
     return {}
-
-
-def _error(problem: str) -> Json:
-    found = _PROBLEM.fullmatch(problem)
-    message, pointer = (found["message"], found["pointer"]) if found else (problem, "")
-    return {"pointer": pointer, "code": "failed_constraint", "message": message}
 
 
 METHODS = (

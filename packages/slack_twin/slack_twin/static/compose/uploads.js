@@ -92,28 +92,23 @@ export class Uploads {
 const removal = (name, onclick) =>
   element("button", { type: "button", class: "icon", "aria-label": `Remove ${name}`, onclick }, "✕");
 
-const CLIP = { transcript: "Transcript" };
 const KINDS = {
-  file: ["File", {}],
-  voice: ["Voice clip", CLIP],
-  video: ["Video clip", CLIP],
-  email: ["E-mail", { subject: "Subject", from: "From" }],
-  snippet: ["Snippet", {}],
-  connect: ["Slack Connect", {}],
+  file: ["File"],
+  voice: ["Voice clip", "transcript"],
+  video: ["Video clip", "transcript"],
+  email: ["E-mail", "subject", "from"],
+  connect: ["Slack Connect"],
 };
 
 // A menu for the kind of a file, and the fields of the chosen kind.
 function kindOf(one) {
   const options = Object.entries(KINDS).map(([value, [name]]) => element("option", { value }, name));
   const fields = element("span", {});
+  const field = (name) =>
+    element("input", { "aria-label": name, placeholder: name, oninput: (typed) => (one.kind[name] = typed.target.value) });
   const change = () => {
-    const wanted = Object.entries(KINDS[menu.value][1]);
     one.kind = { kind: menu.value };
-    fields.replaceChildren(
-      ...wanted.map(([name, label]) =>
-        element("input", { "aria-label": label, placeholder: label, oninput: (typed) => (one.kind[name] = typed.target.value) }),
-      ),
-    );
+    fields.replaceChildren(...KINDS[menu.value].slice(1).map(field));
   };
   const menu = element("select", { "aria-label": `Kind of ${one.file.name}`, onchange: change }, options);
   return [menu, fields];
