@@ -164,7 +164,7 @@ class SlackMessage:
     event_id: str | None = None
     delivery_id: str | None = None  # the key in the metadata of the swarm's own post
     has_replies: bool = False  # for a root in a conversation's history; events do not have it
-    quoted: str = ""  # the end of ``text`` with what others said: forwarded, e-mailed, or spoken in a clip
+    quoted: str = ""  # the end of ``text`` with what others said, and what is spoken in a clip or pasted as a file
     blocks: str = ""  # the blocks of a bot's root message as JSON text, bounded; empty without blocks
     attachments: str = ""  # the same for its attachments
 

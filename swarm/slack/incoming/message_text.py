@@ -74,25 +74,21 @@ def files_of(message: JsonObject, depth: int = _DEEPEST) -> Iterator[JsonObject]
 
 
 def _read(message: JsonObject, depth: int) -> _MessageText:
-    text, attachments = text_at(message, "text"), _attachments(message)
+    text, attachments = text_at(message, "text"), objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
     pieces = block_pieces(message)
     pieces += [piece for one in attachments if not _is_others(one) for piece in _attachment(one)]
     forwards = _forwards(message) if depth else []
     own = _joined("" if (pieces or forwards) and _PLACEHOLDER.fullmatch(text) else text, pieces)
-    of_files = (words for file in objects_at(message, "files") for words in (_speech(file), _mail(file)))
+    of_files = (words for file in objects_at(message, "files") for words in (_speech(file), _mail(file), _pasted(file)))
     quoted = _bounded([*of_files, *(_quotation(one, depth) for one in forwards)])
     return _MessageText(text="\n".join(filter(None, (own, quoted))), quoted=quoted)
-
-
-def _attachments(message: JsonObject) -> list[JsonObject]:
-    return objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
 
 
 def _forwards(message: JsonObject) -> list[JsonObject]:
     """Returns the forwarded messages. In a message with content of its own, others' content is a link preview unless
     Slack marks it as shared.
     """
-    attachments = _attachments(message)
+    attachments = objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
     others = [one for one in attachments if _is_others(one)]
     is_bare = others == attachments and not text_at(message, "text").strip() and not objects_at(message, "blocks")
     return [one for one in others if is_bare or one.get("is_share") is True]
@@ -264,6 +260,13 @@ def _mail(file: JsonObject) -> str:
     senders = ", ".join(filter(None, map(_address, objects_at(file, "from")))) or "an unknown sender"
     head = one_line(f"e-mail from {senders}, subject: {text_at(file, 'subject') or file_name(file)}")
     return _said_in(head, escape(whole or most), is_cut=not whole and file.get("has_more") is True)
+
+
+def _pasted(file: JsonObject) -> str:
+    """Returns the beginning of a pasted text (snippet), as people see it in Slack."""
+    words, rest = escape(text_at(file, "preview")), file.get("lines_more") or file.get("preview_is_truncated")
+    is_shown = words.strip() and text_at(file, "mode") == "snippet"
+    return _said_in(f"pasted: {one_line(file_name(file))}", words, is_cut=bool(rest)) if is_shown else ""
 
 
 def _address(one: JsonObject) -> str:

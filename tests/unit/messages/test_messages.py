@@ -23,7 +23,7 @@ ME = Me(team="T1", user_id="UBOT", bot_id="BBOT")
 SITUATION = Situation(me=ME, policy=ChannelPolicy(), roster=Roster(agents=()))
 PERSON, BOT = {"user": "U1"}, {"bot_id": "B1", "subtype": "bot_message"}
 PLACE = {"type": "message", "channel": "C1", "ts": "1700000000.000100", "channel_type": "channel"}
-QUOTED = ("[forwarded", "[spoken", "[e-mail")
+QUOTED = ("[forwarded", "[spoken", "[e-mail", "[pasted")
 
 
 def table(name: str) -> Any:
