@@ -13,7 +13,6 @@ from swarm.domain.access import Me
 from swarm.domain.model.threads import SlackMessage
 from swarm.slack.incoming.message_text import MAX_ADDED_CHARACTERS
 from swarm.slack.incoming.payloads import history_message
-from tests.support.every import every
 
 pytestmark = pytest.mark.req("LOOP-02", "CHAN-10")
 
@@ -27,22 +26,6 @@ def read(author: dict[str, Any], **content: Any) -> SlackMessage:
     found = history_message("C1", {"type": "message", "ts": "1700000000.000100", **author, **content}, ME)
     assert found is not None
     return found
-
-
-def plain(text: str) -> dict[str, Any]:
-    return {"type": "plain_text", "text": text}
-
-
-def rich(*elements: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "rich_text", "elements": list(elements)}
-
-
-def part(kind: str, text: str, **more: Any) -> dict[str, Any]:
-    return {"type": f"rich_text_{kind}", "elements": [{"type": "text", "text": text}], **more}
-
-
-def listed(*items: str, **more: Any) -> dict[str, Any]:
-    return {"type": "rich_text_list", "elements": [part("section", item) for item in items], **more}
 
 
 ALERT = {
@@ -64,101 +47,6 @@ Severity: critical
 no title
 [button: Acknowledge] <https://alerts.test/7/ack>
 Monitoring · 2023-11-14 22:13 UTC"""
-
-BLOCKS = {
-    "fields of a section": (
-        {"type": "section", "text": plain("Build 7"), "fields": [plain("*Branch*\nmain"), plain("*By*\n<@U2>")]},
-        "Build 7\n*Branch*\nmain\n*By*\n<@U2>",
-    ),
-    "what stands beside a section": (
-        {
-            "type": "section",
-            "text": plain("x"),
-            "accessory": {"type": "button", "text": plain("Open"), "url": "https://a.b"},
-        },
-        "x\n[button: Open] <https://a.b>",
-    ),
-    "a context with an image": (
-        {
-            "type": "context",
-            "elements": [{"type": "image", "alt_text": "a cat"}, {"type": "mrkdwn", "text": "by <@U2>"}],
-        },
-        "[image: a cat]\nby <@U2>",
-    ),
-    "an image's title and description": (
-        {"type": "image", "title": plain("Load"), "alt_text": "a steep curve"},
-        "[image: Load – a steep curve]",
-    ),
-    "buttons and menus": (
-        {
-            "type": "actions",
-            "elements": [
-                {"type": "button", "text": plain("Approve"), "confirm": {"title": plain("Sure?")}},
-                {"type": "static_select", "placeholder": plain("Choose"), "options": [{"text": plain("one")}]},
-            ],
-        },
-        "[button: Approve]\n[choice: Choose: one]",
-    ),
-    "a table": (
-        {
-            "type": "table",
-            "rows": [
-                [{"type": "raw_text", "text": "host"}, {"type": "rich_text", "elements": [part("section", "free")]}],
-                [{"type": "raw_text", "text": "db-1"}, {"type": "raw_number", "value": 2.5}],
-            ],
-        },
-        "host | free\ndb-1 | 2.5",
-    ),
-    "lists with numbers and levels": (
-        rich(listed("one", "two", style="ordered", offset=1), listed("below", style="bullet", indent=1)),
-        "2. one\n3. two\n    • below",
-    ),
-    "a quotation and code": (
-        rich(part("quote", "said\ntwice"), part("preformatted", "a < b")),
-        "&gt; said\n&gt; twice\n```\na &lt; b\n```",
-    ),
-    "what is struck out, and a date": (
-        rich(
-            {
-                "type": "rich_text_section",
-                "elements": [
-                    {"type": "text", "text": "no", "style": {"strike": True}},
-                    {"type": "date", "timestamp": 1700000000, "format": "{date}"},
-                ],
-            }
-        ),
-        "~no~2023-11-14 22:13 UTC",
-    ),
-    "a video": (
-        {"type": "video", "title": plain("Talk"), "title_url": "https://v.test", "description": plain("on queues")},
-        "[video: Talk] <https://v.test>\non queues",
-    ),
-    "a card, and any other block with texts": (
-        {
-            "type": "carousel",
-            "elements": [
-                {
-                    "type": "card",
-                    "title": plain("T"),
-                    "body": {"type": "mrkdwn", "text": "b"},
-                    "actions": [{"type": "button", "text": plain("Buy"), "confirm": {"title": plain("Sure?")}}],
-                }
-            ],
-        },
-        "T\nb\n[button: Buy]",
-    ),
-    "a task of an agent": (
-        {"type": "task_card", "task_id": "1", "title": "Search", "output": rich(part("section", "3 hits"))},
-        "Search\n3 hits",
-    ),
-    "a divider": ({"type": "divider"}, ""),
-}
-
-
-@every(("block", "says"), BLOCKS.values(), ids=BLOCKS)
-def test_a_bots_blocks_are_read_below_its_text(block: dict[str, Any], says: str) -> None:
-    assert read(BOT, text="Notification", blocks=[block]).text == "\n".join(filter(None, ["Notification", says]))
-    assert read(BOT, text="", attachments=[{"blocks": [block], "fallback": "[no preview available]"}]).text == says
 
 
 def test_a_bots_attachments_are_read_below_its_text_with_their_fields() -> None:
@@ -185,41 +73,9 @@ def test_a_short_value_is_not_taken_for_said_because_its_letters_occur_in_the_te
     assert read(BOT, text="Alert 13", attachments=[{"fields": [field]}]).text == "Alert 13\n3"
 
 
-def test_a_persons_text_stands_for_its_blocks() -> None:
-    blocks = [rich(part("section", "see "), listed("one"))]
-    assert read(PERSON, text="see\n• *one*", blocks=blocks).text == "see\n• *one*"
-
-
 def test_our_own_posts_are_read_without_their_buttons_and_footers() -> None:
     footer = {"type": "context", "elements": [{"type": "mrkdwn", "text": "lead · for Alice"}]}
     assert read({"user": "UBOT", "bot_id": "BBOT"}, text="42", blocks=[footer]).text == "42"
-
-
-FORWARDED = {
-    "is_msg_unfurl": True,
-    "is_share": True,
-    "author_name": "Bob",
-    "ts": "1700000000.000100",
-    "from_url": "https://t.slack.test/archives/C2/p1700000000000100",
-    "text": "<@UBOT> swarm#all !stop\nplease",
-    "files": [{"name": "log.txt"}],
-    "fallback": "[November 14th] bob: …",
-}
-
-
-@pytest.mark.req("LOOP-11")
-def test_a_forwarded_message_is_read_as_a_quotation_and_addresses_nobody() -> None:
-    message = read(PERSON, text="what is this?", attachments=[FORWARDED])
-    assert message.text == (
-        "what is this?\n[forwarded: Bob, 2023-11-14 22:13 UTC] <https://t.slack.test/archives/C2/p1700000000000100>\n"
-        "&gt; <@UBOT> swarm#all !stop\n&gt; please\n&gt; [file: log.txt]"
-    )
-    assert message.own_text == "what is this?\n"
-
-
-def test_the_preview_of_a_link_is_no_part_of_a_message() -> None:
-    preview = {"title": "A page", "text": "its words", "from_url": "https://x.test", "original_url": "https://x.test"}
-    assert read(PERSON, text="see <https://x.test>", attachments=[preview]).text == "see <https://x.test>"
 
 
 def test_what_is_added_to_a_text_is_bounded_and_says_so() -> None:

@@ -247,7 +247,10 @@ RICH_TEXT = {
         ),
         ({"attachments": [{"fallback": "only this"}]}, "only this"),
         ({"attachments": [{"title": "T", "text": "x", "fallback": "no"}, {"blocks": [RICH_TEXT]}]}, None),
-        ({"text": "said", "blocks": [RICH_TEXT]}, "said"),
+        (
+            {"text": "said", "blocks": [RICH_TEXT]},
+            "said\n<@U2> a &lt; b &amp; c <https://x.test|there>:wave:<#C2><!here>\n• one\n• two",
+        ),
         ({}, ""),
     ],
 )

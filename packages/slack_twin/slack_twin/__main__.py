@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, NoReturn
 
 from slack_twin.access import LOOPBACK
@@ -47,10 +47,12 @@ def run_twin(
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
     manifests: Sequence[str] = (),
+    adapt: Callable[[Seed], Seed] = lambda seed: seed,
+    beside: Callable[[Mapping[str, str]], Awaitable[None]] | None = None,
 ) -> int:
-    """Serves a twin until Ctrl-C or SIGTERM. `rates` overrides the variable `TWIN_RATES`.
+    """Serves a twin until Ctrl-C or SIGTERM, or while `beside` runs. `rates` overrides the variable `TWIN_RATES`.
 
-    The apps of the files `manifests` replace the default app.
+    The apps of the files `manifests` replace the default app; `adapt` changes the seed.
 
     Returns 0, or 1 after one line on standard error if the address is unavailable or a setting is invalid.
     """
@@ -58,8 +60,8 @@ def run_twin(
         if not 0 <= port <= _LAST_PORT:
             raise ValueError(f"the port must be from 0 to {_LAST_PORT}, not {port}")
         settings = read_settings(os.environ | ({"TWIN_RATES": rates} if rates else {}))
-        seed = _seed(manifests)
-        run(_until_signal(serve(host, port, settings=settings, hosts=hosts, origins=origins, seed=seed)))
+        seed = adapt(_seed(manifests))
+        run(_until_signal(serve(host, port, settings=settings, hosts=hosts, origins=origins, seed=seed, beside=beside)))
     except OSError as error:
         why = error.strerror or error
         sys.stderr.write(f"slack-twin: cannot listen on {host}:{port} ({why}); choose another --host or --port\n")

@@ -19,6 +19,9 @@ MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 100
 
 _TIMESTAMP = re.compile(r"\d{1,12}(\.\d{1,6})?")
+_KINDS = ("application/json", "application/x-www-form-urlencoded", "text/plain")
+_CHARSET = re.compile(r"charset=\"?([\w.\-]*)")
+_NAME = re.compile(r"\w{1,100}", re.ASCII)
 _SECRET = ("token", "client_secret")
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
@@ -116,10 +119,14 @@ def _wrong(name: str, wanted: str) -> SlackError:
 async def read_arguments(request: Request) -> Arguments:
     """Merges the query, the body and the credentials of HTTP Basic; the body takes precedence.
 
-    Raises SlackError with `invalid_json`, `json_not_object`, `invalid_form_data` or `invalid_arguments`.
+    Raises SlackError with `invalid_json`, `json_not_object`, `invalid_form_data`, `invalid_arguments`,
+    `invalid_arg_name` or `invalid_array_arg`, and the errors of content types.
     """
     values = _form(request.scope["query_string"], "invalid_arguments")
-    return Arguments(values | _basic(request) | await _body(request))
+    values |= _basic(request) | await _body(request)
+    if refused := [name for name in values if not _NAME.fullmatch(name)]:
+        raise SlackError("invalid_array_arg" if refused[0].endswith("]") else "invalid_arg_name")
+    return Arguments(values)
 
 
 def _basic(request: Request) -> Json:
@@ -147,13 +154,18 @@ def charset_warnings(request: Request) -> list[str]:
 
 
 async def _body(request: Request) -> Json:
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind == "multipart/form-data":
+    """Returns the arguments of a body. Raises also `missing_post_type`, `invalid_post_type`, `invalid_charset`."""
+    kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
+    if (kind := kind.strip()) == "multipart/form-data":
         return await _multipart(request)
     raw = await limited_body(request)
-    if kind == "application/json":
-        return _json_object(raw) if raw.strip() else {}
-    return _form(raw, "invalid_form_data")
+    if not raw.strip():
+        return {}
+    if kind not in _KINDS:
+        raise SlackError("invalid_post_type" if kind else "missing_post_type")
+    if (charset := _CHARSET.search(parameters)) and charset[1] not in ("utf-8", "iso-8859-1"):
+        raise SlackError("invalid_charset")
+    return _json_object(raw) if kind == "application/json" else _form(raw, "invalid_form_data")
 
 
 async def limited_body(request: Request) -> bytes:

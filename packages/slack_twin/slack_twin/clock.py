@@ -1,4 +1,4 @@
-"""The twin's own clock: wall time plus an offset that only grows.
+"""The twin's own clock: wall time plus an offset that only grows, until a reset of the twin.
 
 All timing of Slack (redelivery, rate limits, the end of a status) follows this clock, so tests advance it instead of
 sleeping. Signatures and socket pings use wall time.
@@ -41,6 +41,10 @@ class Clock:
     def now(self) -> float:
         return self._source() + self._offset
 
+    def still_now(self) -> float:
+        """Returns the time as if the clock had never been advanced."""
+        return self._source()
+
     def advance(self, seconds: float) -> float:
         """Advances the clock by `seconds`, runs the timers that became due in order, and returns the new time.
 
@@ -51,6 +55,12 @@ class Clock:
         self._offset += seconds
         self._fire_due()
         return self.now()
+
+    def reset(self) -> None:
+        """Returns to the time of its source; timers keep their remaining time."""
+        back, self._offset = self._offset, 0.0
+        self._timers = [(moment - back, order, timer) for moment, order, timer in self._timers]
+        self._set_alarm()
 
     def call_at(self, moment: float, call: Callable[[], None]) -> Timer:
         """Schedules `call` for `moment`. Needs a running event loop."""

@@ -15,7 +15,11 @@ SLACKBOT = User(id="USLACKBOT", name="slackbot", real_name="Slackbot", display_n
 class Directory:
     """People, apps and channels, with an index for each kind of lookup."""
 
-    def __init__(self) -> None:
+    def __init__(self, base_url: str = "http://127.0.0.1:8400/") -> None:
+        self.revoked: set[str] = set()  # tokens that an app revoked
+        self.away: set[str] = set()  # users who set their presence to away
+        self.emoji: dict[str, str] = {}  # the workspace's own emoji: their address, or `alias:name`
+        self.base_url = base_url  # of the twin, for links in messages, files and images
         self.users: dict[str, User] = {}
         self.apps: dict[str, App] = {}
         self.channels: dict[str, Channel] = {}
@@ -28,6 +32,7 @@ class Directory:
         self._app_by_bot: dict[str, App] = {}
         self._channel_by_name: dict[str, Channel] = {}
         self._direct: dict[frozenset[str], Channel] = {}
+        self.put_user(SLACKBOT)
 
     def put_user(self, user: User) -> None:
         self.users[user.id] = user
@@ -42,6 +47,7 @@ class Directory:
         if former is not None:
             self._app_by_bot_token.pop(former.bot_token, None)
             self._app_by_app_token.pop(former.app_token, None)
+        self.revoked.discard(app.bot_token)
         self.apps[app.id] = app
         self._app_by_bot_token[app.bot_token] = app
         self._app_by_app_token[app.app_token] = app
@@ -74,6 +80,11 @@ class Directory:
 
     def app_by_app_token(self, token: str) -> App | None:
         return self._app_by_app_token.get(token)
+
+    def revoke(self, token: str) -> None:
+        """Ends the validity of a bot token."""
+        del self._app_by_bot_token[token]
+        self.revoked.add(token)
 
     def app_of_bot_user(self, user_id: str) -> App | None:
         return self._app_by_bot_user.get(user_id)

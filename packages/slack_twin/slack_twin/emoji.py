@@ -1,4 +1,13 @@
-"""Emoji with several names. Slack stores and reports the first name, regardless of the caller's name."""
+"""The names of emoji, some of which have several. Slack stores and reports the first, whichever the caller used."""
+
+import re
+import unicodedata
+from pathlib import Path
+
+EMOJI = re.compile(r"[\w+'\-]{1,100}(::skin-tone-[2-6])?")
+_FAMILIES = re.compile(
+    r"flag-[a-z]{2,}|(man|woman|male|female|person|family|face|health|service)[-_][a-z_\-]+|clock\d+"
+)
 
 _NAMES = {
     "+1": ("thumbsup",),
@@ -37,6 +46,8 @@ _NAMES = {
     "the_horns": ("sign_of_the_horns",),
     "zany_face": ("grinning_face_with_one_large_and_one_small_eye",),
 }
+# Slack's own names. Other emoji are named after their Unicode character, such as `mango` and `lady_beetle`.
+_OWN = frozenset((Path(__file__).parent / "emoji_names.txt").read_text(encoding="utf-8").split())
 _CANONICAL = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
 
 
@@ -44,3 +55,15 @@ def canonical(name: str) -> str:
     """Returns Slack's name of an emoji; a skin tone after the name is kept."""
     bare, mark, tone = name.partition("::")
     return _CANONICAL.get(bare, bare) + mark + tone
+
+
+def is_known(name: str) -> bool:
+    """Returns whether Slack has an emoji of this name, with or without a skin tone."""
+    bare = name.partition("::")[0]
+    if bare in _OWN or bare in _NAMES or bare in _CANONICAL or _FAMILIES.fullmatch(bare):
+        return True
+    try:
+        sign = unicodedata.lookup(bare.replace("_", " ").replace("-", " "))
+    except KeyError:
+        return False
+    return unicodedata.category(sign[0]) == "So"

@@ -11,10 +11,22 @@ from slack_twin.people import ChannelKind
 REPLY_USERS_SHOWN = 5
 
 
+_STUB: Json = {"mode": "file_access", "created": 0, "timestamp": 0, "user": ""}
+
+
 def file(shared: File) -> Json:
-    """Returns a file object with the fields that the twin supports; for a deleted file, only its tombstone."""
+    """Returns a file object of a message: a tombstone if deleted; for a file that `files.info` has, only its id.
+
+    https://docs.slack.dev/apis/slack-connect#files
+    """
     if shared.is_deleted:
         return {"id": shared.id, "mode": "tombstone"}
+    if shared.fields.get("file_access") == "check_file_info":
+        return {"id": shared.id, "file_access": "check_file_info"} | _STUB
+    return _whole(shared) | {"channels": None, "groups": None}
+
+
+def _whole(shared: File) -> Json:
     kind = filetype(shared.name, shared.mimetype)
     shape: Json = {
         "id": shared.id,
@@ -26,22 +38,30 @@ def file(shared: File) -> Json:
         "filetype": kind,
         "pretty_type": pretty_type(kind),
         "user": shared.user,
+        "user_team": TEAM_ID,
+        "username": "",
         "mode": "hosted",
+        "editable": False,
         "size": shared.size,
         "is_external": False,
+        "external_type": "",
         "is_public": True,
+        "public_url_shared": False,
+        "display_as_bot": False,
+        "file_access": "visible",
         "url_private": shared.url,
         "url_private_download": shared.url,
         "permalink": shared.permalink,
     }
-    return shape | ({"alt_txt": shared.alt_txt} if shared.alt_txt else {})
+    further = {name: value for name, value in shared.fields.items() if value != "check_file_info"}
+    return shape | further | ({"alt_txt": shared.alt_txt} if shared.alt_txt else {})
 
 
 def file_with_shares(shared: File, shares: Sequence[Share]) -> Json:
     """Returns a file object with its shares, as in the responses of `files.*`."""
     places = {kind: _places(shares, kind) for kind in ("channels", "groups", "ims")}
     return (
-        file(shared)
+        (_whole(shared) if not shared.is_deleted else file(shared))
         | places
         | {
             "is_public": bool(places["channels"]),

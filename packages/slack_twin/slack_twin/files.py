@@ -6,7 +6,7 @@ and completes the upload, which creates the file.
 
 import mimetypes
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -49,6 +49,8 @@ class File:
     permalink: str  # for people: opens the page where the file is shared
     stored: Content = field(repr=False, compare=False)
     alt_txt: str = ""
+    transcript: str = ""  # the words of a clip
+    fields: Mapping[str, object] = field(default_factory=dict)  # further fields of its kind, as in Slack's file object
     is_deleted: bool = False
 
     @property
@@ -166,6 +168,10 @@ class Files:
 
     def get(self, file_id: str) -> File | None:
         return self._files.get(file_id)
+
+    def replace(self, file: File) -> None:
+        """Replaces a file with a changed version."""
+        self._files[file.id] = file
 
     def is_gone(self, file_id: str) -> bool:
         """Returns whether the file existed. Ids are sequential, so every lower number was assigned."""

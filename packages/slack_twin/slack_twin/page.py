@@ -12,7 +12,9 @@ from starlette.websockets import WebSocket
 
 from slack_twin.answers import answering
 from slack_twin.control.body import read_body
+from slack_twin.control.file_kinds import vtt
 from slack_twin.control.lookup import find_channel, find_user
+from slack_twin.directory import SLACKBOT
 from slack_twin.errors import ControlError, Json
 from slack_twin.page_acts import PageActs
 from slack_twin.page_state import page_state
@@ -105,6 +107,8 @@ class Page:
             return Response("a bot token with files:read is needed", status_code=403, media_type="text/plain")
         if app is not None and not self._twin.workspace.files.is_visible(file, app.bot_user):
             return Response("no such file", status_code=404, media_type="text/plain")
+        if file.transcript and request.path_params["name"] == "transcript.vtt":
+            return Response(vtt(file), media_type="text/vtt", headers=_FILE_HEADERS)
         return Response(file.content, media_type=file.mimetype, headers=_FILE_HEADERS)
 
     async def state(self, request: Request) -> Json:
@@ -125,7 +129,7 @@ class Page:
         if name:
             return find_user(self._twin.workspace, name)
         for user in self._twin.workspace.directory.users.values():
-            if not user.is_bot:
+            if not user.is_bot and user is not SLACKBOT:
                 return user
         raise ControlError(404, "not_found", "the workspace has no people")
 

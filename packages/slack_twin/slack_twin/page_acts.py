@@ -6,15 +6,13 @@ message.
 
 from starlette.requests import Request
 
-from slack_twin.control.body import Body, read_body
+from slack_twin.control import file_kinds, posts
+from slack_twin.control.body import as_body, read_body
 from slack_twin.control.lookup import find_channel, find_user
-from slack_twin.drafts import MAX_TEXT_CHARACTERS
 from slack_twin.errors import ControlError, Json
 from slack_twin.files import File
 from slack_twin.people import User
-from slack_twin.text import from_reader
 from slack_twin.twin import Twin
-from slack_twin.workspace import Draft
 
 _LONGEST_NAME = 255
 
@@ -37,19 +35,12 @@ class PageActs:
 
     async def post(self, request: Request) -> Json:
         """Posts a message with uploaded files; it needs a text or a file."""
-        body = await read_body(request, known="user channel text thread_ts broadcast files")
+        body = await read_body(request, known=posts.FIELDS)
         workspace = self._twin.workspace
         user = find_user(workspace, body.text("user"))
         channel = find_channel(workspace, body.text("channel"), user)
-        files = tuple(self._own_file(user, file_id) for file_id in body.texts("files") or ())
-        draft = Draft(
-            user=user.id,
-            text=self._stored(body, required=not files),
-            thread_ts=body.optional("thread_ts"),
-            broadcast=body.flag("broadcast"),
-            files=files,
-        )
-        return {"ts": workspace.post(channel, draft).ts, "channel": channel.id}
+        files = body.items("files", lambda item: self._own_file(user, item))
+        return {"ts": workspace.post(channel, posts.draft_of(workspace, user, body, files)).ts, "channel": channel.id}
 
     async def open_direct(self, request: Request) -> Json:
         """Returns the direct conversation with a person or an app, and creates it if necessary."""
@@ -60,20 +51,14 @@ class PageActs:
             raise ControlError(404, "not_found", f"no user or app {body.text('with')!r}")
         return {"channel": workspace.direct_channel(user.id, other.id).id}
 
-    def _own_file(self, user: User, file_id: str) -> File:
-        """Returns an uploaded file. Raises ControlError 404 if this person has not uploaded it."""
-        file = self._twin.workspace.files.get(file_id)
+    def _own_file(self, user: User, item: object) -> File:
+        """Returns an uploaded file as the chosen kind. Raises ControlError 404 if this person has not uploaded it."""
+        given = as_body({"id": item} if isinstance(item, str) else item, known=f"id {file_kinds.FIELDS}")
+        files, file_id = self._twin.workspace.files, given.text("id")
+        file = files.get(file_id)
         if file is None or file.user != user.id:
             raise ControlError(404, "not_found", f"{user.name} has not uploaded {file_id}", "upload it again")
-        return file
-
-    def _stored(self, body: Body, *, required: bool) -> str:
-        """Returns the text in Slack's stored format. Raises ControlError 413 if it is too long."""
-        typed = body.text("text") if required else body.optional("text") or ""
-        if len(typed) > MAX_TEXT_CHARACTERS:
-            raise ControlError(413, "too_large", f"a message has at most {MAX_TEXT_CHARACTERS} characters")
-        directory = self._twin.workspace.directory
-        return from_reader(typed, directory.id_of_user, directory.id_of_channel)
+        return file_kinds.described(files, file, given)
 
 
 async def _content(request: Request, cap_bytes: int) -> bytes:

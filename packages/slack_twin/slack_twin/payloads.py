@@ -131,7 +131,7 @@ def slash_command(
         "command": command,
         "text": text,
         "api_app_id": app.id,
-        "is_enterprise_install": False,
+        "is_enterprise_install": "false",  # a string, also over Socket Mode
         "response_url": response_url,
         "trigger_id": trigger_id,
     }

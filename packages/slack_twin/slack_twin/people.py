@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from slack_twin.errors import Json
 from slack_twin.messages import MessageLog
 
 
@@ -136,3 +137,4 @@ class Channel:
     last_read: dict[str, str] = field(default_factory=dict)  # the last read message's timestamp, for bots that set it
     shared_with: dict[str, None] = field(default_factory=dict)  # other workspaces, by id
     messages: MessageLog = field(default_factory=MessageLog)
+    bookmarks: dict[str, Json] = field(default_factory=dict)  # by id, in Slack's format

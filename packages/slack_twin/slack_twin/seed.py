@@ -1,20 +1,24 @@
 """The initial content of a workspace: the default seed and the seed of `POST /twin/seed`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from slack_twin.directory import SLACKBOT
 from slack_twin.people import App, Channel, ChannelKind, Command, Experience, Shortcut, User, UserGroup
 from slack_twin.workspace import Workspace
 
 SCOPES = (
     "app_mentions:read",
     "assistant:write",
+    "bookmarks:read",
+    "bookmarks:write",
     "channels:history",
     "channels:join",
     "channels:manage",
     "channels:read",
     "chat:write",
     "commands",
+    "emoji:read",
     "files:read",
     "files:write",
     "groups:history",
@@ -23,6 +27,7 @@ SCOPES = (
     "im:history",
     "im:read",
     "im:write",
+    "links:write",
     "mpim:history",
     "mpim:read",
     "mpim:write",
@@ -35,6 +40,7 @@ SCOPES = (
     "users.profile:read",
     "users:read",
     "users:read.email",
+    "users:write",
 )
 
 
@@ -107,6 +113,7 @@ class Seed:
     user_groups: tuple[SeedUserGroup, ...] = ()
     guests: tuple[SeedGuest, ...] = ()
     teams: tuple[SeedTeam, ...] = ()
+    emoji: Mapping[str, str] = field(default_factory=dict)  # the workspace's own: address, or `alias:name`, by name
 
 
 DEFAULT = Seed(
@@ -143,6 +150,7 @@ def plant(workspace: Workspace, seed: Seed) -> None:
     Raises KeyError with the unknown name if a channel lists an unknown member, or an app, a guest or a team lists an
     unknown channel.
     """
+    workspace.directory.emoji.update(seed.emoji)
     for user in seed.users:
         _plant_user(workspace, user)
     for app in seed.apps:
@@ -255,7 +263,7 @@ def _plant_channel(workspace: Workspace, seed: SeedChannel) -> None:
             name=seed.name,
             kind=ChannelKind.PRIVATE if seed.is_private else ChannelKind.PUBLIC,
             created=int(workspace.clock.now()),
-            creator=next(iter(members), "USLACKBOT"),
+            creator=next(iter(members), SLACKBOT.id),
         )
         directory.put_channel(known)
     known.topic = seed.topic or known.topic
@@ -276,7 +284,8 @@ def _plant_user_group(workspace: Workspace, seed: SeedUserGroup) -> None:
 
 
 def _everybody(workspace: Workspace, seed: SeedChannel) -> Sequence[str]:
-    return [user.id for user in workspace.directory.users.values() if not (seed.is_private and user.is_bot)]
+    users = workspace.directory.users.values()
+    return [user.id for user in users if user is not SLACKBOT and not (seed.is_private and user.is_bot)]
 
 
 def _ids(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
 import uvicorn
 from starlette.applications import Starlette
@@ -112,7 +112,7 @@ async def running(
     """
     with listen(host, port) as listening:
         address = f"[{host}]" if ":" in host else host
-        twin.workspace.base_url = f"http://{address}:{listening.getsockname()[1]}/"
+        twin.workspace.directory.base_url = f"http://{address}:{listening.getsockname()[1]}/"
         server = TwinServer(twin, allowed or Access(bound_to=host))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
@@ -141,8 +141,11 @@ async def serve(
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
     seed: Seed = DEFAULT,
+    beside: Callable[[Mapping[str, str]], Awaitable[None]] | None = None,
 ) -> None:
     """Serves a twin until cancelled, after printing the connection settings of the first app in its seed.
+
+    With `beside`, serves while that runs, which gets these settings.
 
     `hosts` are additional host names of the twin, and `origins` other pages that may call it. Raises OSError if the
     address is unavailable, and ValueError for an invalid host or origin.
@@ -152,7 +155,7 @@ async def serve(
     async with running(twin, host, port, allowed=allowed) as base_url:
         sys.stdout.write("\n".join([*environment(twin, base_url), f"Open {base_url}", ""]))
         sys.stdout.flush()
-        await asyncio.Event().wait()
+        await (beside(variables(twin, base_url)) if beside else asyncio.Event().wait())
 
 
 def run(serving: Coroutine[object, object, None]) -> None:
@@ -168,12 +171,16 @@ def run(serving: Coroutine[object, object, None]) -> None:
 
 def environment(twin: Twin, base_url: str) -> list[str]:
     """Returns the shell lines that connect the first app of the seed to the twin."""
+    return [f"export {name}={value}" for name, value in variables(twin, base_url).items()]
+
+
+def variables(twin: Twin, base_url: str) -> dict[str, str]:
+    """Returns the variables that connect the first app of the seed to the twin."""
     app = next(iter(twin.workspace.directory.apps.values()))
-    values = {
+    return {
         "SLACK_BOT_TOKEN": app.bot_token,
         "SLACK_APP_TOKEN": app.app_token,
         "SLACK_SIGNING_SECRET": app.signing_secret,
         "SLACK_API_BASE_URL": f"{base_url}api/",
         "SLACK_API_URL": f"{base_url}api/",  # the name that many SDKs and tools outside Python use
     }
-    return [f"export {name}={value}" for name, value in values.items()]

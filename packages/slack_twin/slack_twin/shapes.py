@@ -2,34 +2,47 @@
 
 from urllib.parse import urlencode
 
-from slack_twin.directory import TEAM_DOMAIN, TEAM_ID, TEAM_NAME, Directory
+from slack_twin.directory import SLACKBOT, TEAM_DOMAIN, TEAM_ID, TEAM_NAME, Directory
 from slack_twin.errors import Json
 from slack_twin.file_shapes import REPLY_USERS_SHOWN, file
 from slack_twin.messages import Message, MessageLog, Pin, Reaction
 from slack_twin.people import App, Channel, ChannelKind, User, UserGroup
 
 
-def team(base_url: str) -> Json:
+def team(directory: Directory) -> Json:
     return {
         "id": TEAM_ID,
         "name": TEAM_NAME,
         "domain": TEAM_DOMAIN,
-        "url": base_url,
+        "url": directory.base_url,
         "email_domain": "",
-        "icon": {"image_default": True},
+        "icon": images(directory, 34, 44, 68, 88, 102, 132) | {"image_default": True},
     }
 
 
-def user(person: User, app: App | None = None) -> Json:
+def images(directory: Directory, *sizes: int) -> Json:
+    """Returns the addresses of an avatar, by size. Everyone has the same one."""
+    return {f"image_{size}": f"{directory.base_url}static/icon.svg?{size}" for size in sizes}
+
+
+def user(person: User, directory: Directory) -> Json:
+    app = directory.app_of_bot_user(person.id)
     profile: Json = {
         "real_name": person.real_name,
         "real_name_normalized": person.real_name,
         "display_name": person.display_name,
         "display_name_normalized": person.display_name,
+        "first_name": person.real_name.partition(" ")[0],
+        "last_name": person.real_name.partition(" ")[2],
+        "title": "",
+        "phone": "",
+        "skype": "",
         "avatar_hash": "",
         "status_text": "",
         "status_emoji": "",
+        "status_expiration": 0,
         "team": person.team_id or TEAM_ID,
+        **images(directory, 24, 32, 48, 72, 192, 512),
     }
     if person.email:
         profile["email"] = person.email
@@ -71,15 +84,15 @@ def user_group(group: UserGroup) -> Json:
         "date_update": group.created,
         "date_delete": 0,
         "auto_provision": False,
-        "created_by": "USLACKBOT",
-        "updated_by": "USLACKBOT",
+        "created_by": SLACKBOT.id,
+        "updated_by": SLACKBOT.id,
         "prefs": {"channels": [], "groups": []},
         "users": list(group.members),
         "user_count": len(group.members),
     }
 
 
-def bot(app: App) -> Json:
+def bot(app: App, directory: Directory) -> Json:
     return {
         "id": app.bot_id,
         "deleted": False,
@@ -87,20 +100,14 @@ def bot(app: App) -> Json:
         "updated": 0,
         "app_id": app.id,
         "user_id": app.bot_user,
-        "icons": {"image_36": "", "image_48": "", "image_72": ""},
+        "icons": images(directory, 36, 48, 72),
     }
 
 
-def bot_profile(app: App) -> Json:
-    return {
-        "id": app.bot_id,
-        "deleted": False,
-        "name": app.name,
-        "updated": 0,
-        "app_id": app.id,
-        "icons": {"image_36": "", "image_48": "", "image_72": ""},
-        "team_id": TEAM_ID,
-    }
+def bot_profile(app: App, directory: Directory) -> Json:
+    shape = bot(app, directory) | {"team_id": TEAM_ID}
+    del shape["user_id"]
+    return shape
 
 
 def channel(conversation: Channel, viewer: str) -> Json:
@@ -204,7 +211,7 @@ def _author(said: Message, directory: Directory) -> Json:
     app = directory.apps.get(said.app_id) if said.app_id else None
     if app is None:
         return {"client_msg_id": said.client_msg_id} if said.client_msg_id else {}
-    author: Json = {"bot_id": app.bot_id, "app_id": app.id, "bot_profile": bot_profile(app)}
+    author: Json = {"bot_id": app.bot_id, "app_id": app.id, "bot_profile": bot_profile(app, directory)}
     return author | ({"username": said.username} if said.username else {})
 
 

@@ -22,6 +22,7 @@ _STORED = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
 # Markup in an app's text that Slack keeps: mentions and commands, links of any scheme, escaped characters.
 _MARKED = re.compile(r"<(?:[@#!][^<>]+|[A-Za-z][\w+.\-]*:[^<>\s][^<>]*)>|&(?:amp|lt|gt);|[&<>]")
 _LOOSE_AND = re.compile(r"&(?!(?:amp|lt|gt);)")
+LINKS = re.compile(r"https?://[^\s<>|]+")
 _EVERYBODY = {"here": "<!here>", "channel": "<!channel>", "everyone": "<!everyone>"}
 
 

@@ -43,13 +43,14 @@ class Twin:
         self.planted.append(seed)
 
     async def reset(self, *, to_default: bool = False) -> None:
-        """Restores the seed without messages, faults and journals. Keeps connections, the clock and counters."""
+        """Restores the seed and the time, without messages, faults and journals. Keeps connections and counters."""
         await self.delivery.stop()
         self.faults.clear()
         self.limits.clear()
         self.web_api.journal.clear()
         self.delivery.journal.clear()
         self.workspace.clear()
+        self.workspace.reset_clock()
         if to_default:
             self.planted[1:] = []
         for seed in self.planted:

@@ -8,7 +8,7 @@ from slack_twin.errors import Json
 from slack_twin.files import File
 from slack_twin.messages import Message
 from slack_twin.people import App, Channel, User
-from slack_twin.text import for_reader
+from slack_twin.text import LINKS, for_reader
 from slack_twin.workspace import Workspace
 
 
@@ -26,8 +26,9 @@ class View:
             "thread_ts": message.thread_ts,
             "author": message.username or self._name(message.user),
             "kind": "bot" if message.app_id else "user",
-            "text": self.readable(message.text or plain_text(message.blocks)),
+            "text": self._text(message),
             "blocks": list(message.blocks),
+            "attachments": list(message.attachments),
             "reactions": [
                 {"name": reaction.name, "users": [self._name(user) for user in reaction.users]}
                 for reaction in message.reactions
@@ -39,14 +40,23 @@ class View:
             "metadata": message.metadata,
         }
 
+    def _text(self, message: Message) -> str:
+        """Returns the displayed text. In Markdown, Slack does not decode the targets of links."""
+        text = message.text or plain_text(message.blocks)
+        is_markdown = any(block["type"] == "markdown" and block["text"] == text for block in message.blocks)
+        return self.readable(LINKS.sub(lambda link: link[0].replace("&", "&amp;"), text) if is_markdown else text)
+
     def file(self, file: File) -> Json:
         return {
             "id": file.id,
             "name": file.name,
             "size": file.size,
             "title": file.title,
-            "mimetype": file.mimetype,
+            "mimetype": str(file.fields.get("mimetype", file.mimetype)),
             "alt_txt": file.alt_txt,
+            "mode": file.fields.get("mode", "hosted"),
+            "subtype": file.fields.get("subtype"),
+            "transcript": file.transcript,
         }
 
     def readable(self, text: str) -> str:
@@ -72,7 +82,6 @@ class View:
             "raw": message.text,
             "reply_count": len(thread.replies) if thread else 0,
             "reply_users": list(thread.authors) if thread else [],
-            "attachments": list(message.attachments),
             "latest_reply": thread.replies[-1] if thread else None,
             "root_text": self._root_text(channel, message),
         }

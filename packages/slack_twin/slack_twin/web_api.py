@@ -5,6 +5,7 @@ A method is a plain function over the workspace; this module handles everything 
 
 import math
 import re
+import secrets
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
@@ -20,7 +21,7 @@ from slack_twin.faults import Fault, FaultKind, Faults
 from slack_twin.journal import Call as CallRecord
 from slack_twin.journal import Journal
 from slack_twin.limits import Limits
-from slack_twin.methods import METHODS, NOBODY, Call, Method, TokenKind, missing_scope
+from slack_twin.methods import METHODS, NOBODY, Call, Method, TokenKind, is_retired, missing_scope
 from slack_twin.people import App
 from slack_twin.socket_mode import Sockets
 from slack_twin.workspace import Workspace
@@ -66,7 +67,7 @@ class WebApi:
         """Answers one call: HTTP 200 with `ok` true or false, 429 with Retry-After, or the effect of a fault."""
         name = request.path_params["method"]
         record = CallRecord(at=self._clock.now(), app=None, method=name, args={}, ok=False, error=None, status=200)
-        headers: Mapping[str, str] = {}
+        headers = {"x-slack-req-id": secrets.token_hex(16)}
         warnings = charset_warnings(request)
         body: Json
         fault: Fault | None = None
@@ -75,7 +76,8 @@ class WebApi:
             record.args = args.visible()
             app = self._caller(request, args, name)
             record.app = app.name or None
-            headers = {"x-oauth-scopes": ",".join(sorted(app.scopes))}
+            headers |= {"x-oauth-scopes": ",".join(sorted(app.scopes))}
+            headers |= {"x-accepted-oauth-scopes": ",".join(METHODS[name].scopes)}
             fault = self._faults.for_call(name, app.id)
             _refuse_by(fault)
             self._expire_stream(fault, args)
@@ -86,7 +88,8 @@ class WebApi:
             record.error = refusal.code
         except Refused as refusal:
             body = {"ok": False, "error": refusal.code}
-            record.error, record.status, headers = refusal.code, refusal.status, refusal.headers
+            record.error, record.status = refusal.code, refusal.status
+            headers |= refusal.headers
         except ClientDisconnect:
             return Response()
         self.journal.add(record)
@@ -103,7 +106,7 @@ class WebApi:
         """Returns the calling app. Raises `unknown_method`, `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
         method = METHODS.get(name)
         if method is None:
-            raise SlackError("unknown_method", req_method=name)
+            raise SlackError("method_deprecated") if is_retired(name) else SlackError("unknown_method", req_method=name)
         if method.token is TokenKind.NONE:
             return NOBODY
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
@@ -114,7 +117,7 @@ class WebApi:
         by_bot, by_app = directory.app_by_bot_token(token), directory.app_by_app_token(token)
         app = by_bot or by_app
         if app is None:
-            raise SlackError("invalid_auth")
+            raise SlackError("token_revoked" if token in directory.revoked else "invalid_auth")
         if method.token is not TokenKind.EITHER and (method.token is TokenKind.BOT) != (by_bot is not None):
             raise SlackError("not_allowed_token_type")
         return app

@@ -24,7 +24,7 @@ from slack_twin.changes import (
 )
 from slack_twin.channels import Channels
 from slack_twin.clock import Clock
-from slack_twin.directory import Directory
+from slack_twin.directory import SLACKBOT, Directory
 from slack_twin.ephemerals import Ephemeral, Ephemerals
 from slack_twin.errors import Json, SlackError
 from slack_twin.files import File, Files
@@ -81,7 +81,6 @@ class Workspace:
     """One team: its directory of people, apps and channels, and its messages."""
 
     clock: Clock
-    base_url: str = "http://127.0.0.1:8400/"  # its address, for links in messages and files
     directory: Directory = field(default_factory=Directory)
     statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
     files: Files = field(default_factory=Files)
@@ -89,6 +88,7 @@ class Workspace:
     retention: int = RETENTION_MESSAGES  # number of messages kept per channel
     listeners: list[Listener] = field(default_factory=list)
     _last_ts: int = 0  # in microseconds
+    _last_still: int = 0  # the same as if the clock had never been advanced
 
     def __post_init__(self) -> None:
         self.streams = Streams(self)
@@ -102,11 +102,16 @@ class Workspace:
         self.ephemerals = Ephemerals()
         self.forms = Forms()  # people's unsent input
 
+    @property
+    def base_url(self) -> str:
+        """The twin's address, with a trailing slash."""
+        return self.directory.base_url
+
     def clear(self) -> None:
         """Removes everything except the listeners; timestamps keep increasing."""
         self.streams.clear()
         self.schedules.clear()
-        self.directory = Directory()
+        self.directory = Directory(self.base_url)
         self.statuses.clear()
         self.files.clear()
         self.triggers.clear()
@@ -118,8 +123,14 @@ class Workspace:
         self.forms.clear()
         self.assistants.clear()
 
+    def reset_clock(self) -> None:
+        """Resets the clock. New timestamps are later than those of before it was advanced."""
+        self.clock.reset()
+        self._last_ts = self._last_still
+
     def next_ts(self) -> str:
-        """Returns a message timestamp that is unique and strictly increasing in the workspace."""
+        """Returns a message timestamp that is unique and strictly increasing in the workspace, until a reset."""
+        self._last_still = max(int(self.clock.still_now() * 1_000_000), self._last_still + 1)
         self._last_ts = max(int(self.clock.now() * 1_000_000), self._last_ts + 1)
         return f"{self._last_ts // 1_000_000:010d}.{self._last_ts % 1_000_000:06d}"
 
@@ -136,6 +147,7 @@ class Workspace:
             raise SlackError("is_archived")
         root = self._root(channel, draft.thread_ts) if draft.thread_ts else None
         broadcast = "thread_broadcast" if root and draft.broadcast else None
+        is_slackbot = draft.user == SLACKBOT.id
         message = Message(
             ts=self.next_ts(),
             channel=channel.id,
@@ -149,7 +161,7 @@ class Workspace:
             metadata=draft.metadata,
             files=draft.files,
             username=draft.username,
-            client_msg_id=None if draft.app_id or draft.subtype else str(uuid_utils.uuid4()),
+            client_msg_id=None if draft.app_id or draft.subtype or is_slackbot else str(uuid_utils.uuid4()),
             streaming=draft.streaming,
             details=draft.details,
         )
@@ -233,7 +245,7 @@ class Workspace:
         tombstone = None
         if channel.messages.thread(message.ts):
             tombstone = Message(
-                ts=message.ts, channel=channel.id, user="USLACKBOT", text=TOMBSTONE_TEXT, subtype="tombstone"
+                ts=message.ts, channel=channel.id, user=SLACKBOT.id, text=TOMBSTONE_TEXT, subtype="tombstone"
             )
             channel.messages.replace(tombstone)
         else:

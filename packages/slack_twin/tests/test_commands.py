@@ -42,6 +42,7 @@ async def test_a_command_reaches_its_app_over_the_socket(world: World) -> None:
     assert (envelope["type"], envelope["accepts_response_payload"]) == ("slash_commands", True)
     assert payload.items() >= {"command": "/swarm", "text": "tell @bob", "user_name": "alice"}.items()
     assert (payload["channel_id"], payload["channel_name"]) == ("C0GENERAL", "general")
+    assert payload.pop("is_enterprise_install") == "false"
     assert strange(payload, "slash-commands/SlashCommandPayload") == []
     await line.acknowledge(envelope)
     assert await within(asking) == {"ok": True}

@@ -92,7 +92,7 @@ async def test_reactions_come_and_go(call: Caller, world: World) -> None:
 
 async def test_people_are_found_by_id_and_by_address(call: Caller) -> None:
     people = await call("users_list")
-    assert [person["name"] for person in people["members"]] == ["alice", "bob", "carol", "swarm"]
+    assert [person["name"] for person in people["members"]] == ["slackbot", "alice", "bob", "carol", "swarm"]
     alice = await call("users_info", user="U000ALICE")
     found = await call("users_lookupByEmail", email="ALICE@twin.test")
     assert alice["user"] == found["user"]

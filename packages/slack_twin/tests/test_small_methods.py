@@ -33,3 +33,52 @@ async def test_a_bot_says_what_it_does(world: World) -> None:
     (said,) = (await world.client().conversations_history(channel=world.general))["messages"]
     assert (said["ts"], said["subtype"], said["text"]) == (ts, "me_message", "is &lt;thinking&gt;")
     assert await world.error("chat.meMessage", json={"channel": world.general}) == "no_text"
+
+
+async def test_the_sdk_calls_the_methods_of_common_bots(world: World) -> None:
+    client, general = world.client(), world.general
+    await world.ask("POST", "seed", {"emoji": {"shipit": "https://x.test/s.png", "squirrel": "alias:shipit"}})
+    assert (await client.emoji_list())["emoji"]["squirrel"] == "alias:shipit"
+    ts = await world.say("alice", "see https://x.test/1")
+    await client.reactions_add(channel=general, timestamp=ts, name="squirrel")
+    assert [item["message"]["ts"] for item in (await client.reactions_list())["items"]] == [ts]
+    await client.users_setPresence(presence="away")
+    assert [(await client.users_getPresence(user=user))["presence"] for user in ("U000SWARM", "U000ALICE")] == [
+        "away",
+        "active",
+    ]
+    mark = (await client.bookmarks_add(channel_id=general, title="t", type="link", link="https://x.test"))["bookmark"]
+    edited = await client.bookmarks_edit(channel_id=general, bookmark_id=mark["id"], title="u")
+    assert (edited["bookmark"]["title"], edited["bookmark"]["link"]) == ("u", "https://x.test")
+    assert (await client.bookmarks_list(channel_id=general))["bookmarks"] == [edited["bookmark"]]
+    await client.bookmarks_remove(channel_id=general, bookmark_id=mark["id"])
+    assert (await client.bookmarks_list(channel_id=general))["bookmarks"] == []
+    assert (await client.blocks_validate(blocks=[{"type": "divider"}]))["ok"] is True
+    assert (await client.auth_revoke(test=True))["revoked"] is False
+
+
+async def test_a_preview_is_attached_to_a_link_and_replaced_by_the_next(world: World) -> None:
+    line = await world.line()
+    ts = await world.say("alice", "see https://x.test/1")
+    await line.next_acknowledged()
+    for text in ("first", "second"):
+        await world.client().chat_unfurl(channel=world.general, ts=ts, unfurls={"https://x.test/1": {"text": text}})
+        event = (await line.next_acknowledged())["payload"]["event"]
+        (preview,) = event["message"]["attachments"]
+        assert (event["subtype"], preview["text"], preview["is_app_unfurl"]) == ("message_changed", text, True)
+    assert "edited" not in event["message"]
+
+
+async def test_an_app_reads_its_own_clock_again_after_a_reset(world: World) -> None:
+    before = await world.say("alice", "now")
+    await world.advance(86_400)
+    assert float(await world.say("alice", "tomorrow")) > float(before) + 86_000
+    await world.ask("POST", "reset")
+    assert float(before) < float(await world.say("alice", "now again")) < float(before) + 60
+
+
+async def test_links_of_markdown_are_read_as_slack_shows_them(world: World) -> None:
+    link = "https://x.test/?a=1&amp;b=2"
+    await world.client().chat_postMessage(channel=world.general, markdown_text=f"R&amp;D [here]({link})")
+    await world.client().chat_postMessage(channel=world.general, text=f"R&amp;D <{link}>")
+    assert [said["text"] for said in await world.seen()] == [f"R&D [here]({link})", "R&D https://x.test/?a=1&b=2"]

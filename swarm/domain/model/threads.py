@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from swarm.domain.model.states import step
+from swarm.domain.text.slack_text import without_quotations
 
 CONTEXT_WAIT_SECONDS: Final = 10
 """The maximum wait for a thread's history from Slack; then the message is handed out with ``context_incomplete``."""
@@ -163,14 +164,14 @@ class SlackMessage:
     event_id: str | None = None
     delivery_id: str | None = None  # the key in the metadata of the swarm's own post
     has_replies: bool = False  # for a root in a conversation's history; events do not have it
-    quoted: str = ""  # the end of ``text`` that quotes another author, in a forwarded message
+    quoted: str = ""  # the end of ``text`` with what others said, and what is spoken in a clip or pasted as a file
     blocks: str = ""  # the blocks of a bot's root message as JSON text, bounded; empty without blocks
     attachments: str = ""  # the same for its attachments
 
     @property
     def own_text(self) -> str:
-        """The author's own text. Mentions and addresses count here, but not in forwarded text."""
-        return self.text.removesuffix(self.quoted)
+        """The author's own text. Mentions, addresses and commands count here, but not in what the author quotes."""
+        return without_quotations(self.text.removesuffix(self.quoted))
 
     @property
     def root_ts(self) -> str:

@@ -269,6 +269,9 @@ def inert(text: str) -> str:
 _TOKEN = re.compile(r"<([^<>\n]+)>")
 _ADDRESSED = re.compile(r"^\s*<@[UW][A-Z0-9]*(?:\|[^>]*)?>[\s,:]*")
 _USER = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
+_CHANNEL_LINK = re.compile(r"<#([CDG][A-Z0-9]+)(?:\|[^>]*)?>")
+_NAMED = re.compile(rf"{_USER.pattern}|{_CHANNEL_LINK.pattern}")
+_QUOTATION = re.compile(r"^[ \t]*(?:&gt;|>)(?:(?:&gt;|>){2}[\s\S]*|.*)$", re.MULTILINE)
 _NOT_IN_JSON = re.compile(r'["\\\x00-\x1f]')
 
 
@@ -277,23 +280,40 @@ def mentioned_ids(text: str) -> set[str]:
     return set(_USER.findall(text))
 
 
+def mentioned_channels(text: str) -> set[str]:
+    """Returns the channels that a text links to."""
+    return set(_CHANNEL_LINK.findall(text))
+
+
+def without_quotations(text: str) -> str:
+    """Returns a text in Slack's format without the lines in which its author quotes somebody."""
+    return _QUOTATION.sub("", text)
+
+
 def readable(text: str, names: Mapping[str, str]) -> str:
-    """Returns ``<@U1> see <https://a.b|this> &amp; <#C1|random>`` as ``@alice see this (https://a.b) & #random``."""
+    """Returns ``<@U1> see <https://a.b|this> &amp; <#C1|random>`` as ``@alice see this (https://a.b) & #random``.
+
+    A channel that ``names`` contains is shown with its id, for readers that call tools: ``#random (C1)``.
+    """
     return unescape(_TOKEN.sub(lambda found: _word(found.group(1), names), text))
 
 
 def readable_except_mentions(text: str) -> str:
-    """Like `readable`, but mentions of people stay ``<@U…>``, so that they can be erased, and named by `with_names`."""
+    """Like `readable`, but mentions of people stay ``<@U…>``, so that they can be erased, and links to channels stay;
+    `with_names` names them.
+    """
     pieces, at = [], 0
-    for found in _USER.finditer(text):
-        pieces += [readable(text[at : found.start()], {}), f"<@{found.group(1)}>"]
+    for found in _NAMED.finditer(text):
+        pieces += [readable(text[at : found.start()], {}), f"<@{found[1]}>" if found[1] else found[0]]
         at = found.end()
     return "".join([*pieces, readable(text[at:], {})])
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """Returns a text with the names of mentioned people, and nothing else changed. Also safe within a JSON string."""
-    return _USER.sub(lambda found: "@" + _NOT_IN_JSON.sub("", names.get(found.group(1)) or found.group(1)), text)
+    """Returns a text with the names of mentioned people and channels, and nothing else changed. Also safe within a JSON
+    string.
+    """
+    return _NAMED.sub(lambda found: _NOT_IN_JSON.sub("", _word(found[0][1:-1], names)), text)
 
 
 def with_targets(text: str) -> str:
@@ -321,9 +341,11 @@ def _word(token: str, names: Mapping[str, str]) -> str:
         case "":
             return label
         case "@":
-            return "@" + (names.get(target[1:]) or label or target[1:])
+            return "@" + " ".join((names.get(target[1:]) or label or target[1:]).split())
         case "#":
-            return "#" + (label or names.get(target[1:]) or target[1:])
+            channel, name = target[1:], names.get(target[1:], "")
+            name = label if name in ("", channel) else name
+            return f"#{name} ({channel})" if name and channel in names else f"#{name or channel}"
         case "!":
             return label if label.startswith("@") else "@" + (label or target[1:].partition("^")[0])
         case _:

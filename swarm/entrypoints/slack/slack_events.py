@@ -44,7 +44,7 @@ from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
 from swarm.processes.background import BackgroundTasks
-from swarm.slack.incoming.fields import JsonObject
+from swarm.slack.incoming.fields import JsonObject, object_at
 from swarm.slack.incoming.payloads import pane_opened, session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
@@ -312,6 +312,8 @@ class _Events(AsyncMiddleware):
         if pane and self._opened:
             return await self._take(self._opened, pane, req.body)
         try:
+            told = object_at(req.body, "event")
+            await self._gateway.files.complete(object_at(told, "message") or told)
             event = slack_event(req.body, await self._gateway.identify())
         except BadRequest as error:
             _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)

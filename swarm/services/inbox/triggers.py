@@ -33,7 +33,7 @@ from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
 from swarm.domain.request_texts import decision_lines
-from swarm.domain.text.slack_text import mentioned_ids, preview, readable, with_names
+from swarm.domain.text.slack_text import mentioned_channels, mentioned_ids, preview, readable, with_names
 from swarm.domain.watchers import TriggerClaimed
 from swarm.services.tasks.task_view import view
 from swarm.store import agent_messages, agents, tasks
@@ -341,7 +341,7 @@ class Triggers:
 
     async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:
         person = notice.actor if notice.actor and whole.actor is None else None
-        names = await self._look_up({person} if person else set(), notice.text or "")
+        names = await self._look_up({person: AuthorKind.USER} if person else {}, notice.text or "")
         return NoticeView(
             kind=notice.kind,
             inbox_message_id=notice.inbox_message_id,
@@ -356,21 +356,26 @@ class Triggers:
     async def _requester_name(self, task: TaskView | None) -> str | None:
         if task is None or not task.requester:
             return None
-        return (await self._look_up({task.requester}, ""))[task.requester]
+        return (await self._resolve({task.requester: AuthorKind.USER}))[task.requester]
 
     async def _names(self, conversation: ThreadTranscript) -> Mapping[str, str]:
-        """Returns the names of all authors and mentioned people. Agents' messages already contain their names."""
-        wanted: dict[str, AuthorKind] = {}
-        for inbox_message in conversation.inbox_messages:
-            wanted |= dict.fromkeys(mentioned_ids(inbox_message.message or ""), AuthorKind.USER)
-        for message in conversation.said:
-            wanted |= dict.fromkeys(mentioned_ids(message.text), AuthorKind.USER)
-            if message.kind is not AuthorKind.AGENT and message.author == message.author_id:
-                wanted[message.author_id] = message.kind
-        return await self._resolve(wanted)
+        """Returns the names of all authors, mentioned people and channels. Agents' messages already contain their
+        names.
+        """
+        wanted = {
+            message.author_id: message.kind
+            for message in conversation.said
+            if message.kind is not AuthorKind.AGENT and message.author == message.author_id
+        }
+        texts = [inbox_message.message or "" for inbox_message in conversation.inbox_messages]
+        return await self._look_up(wanted, "\n".join([*texts, *(message.text for message in conversation.said)]))
 
-    async def _look_up(self, ids: set[str], text: str) -> Mapping[str, str]:
-        return await self._resolve(dict.fromkeys(ids | mentioned_ids(text), AuthorKind.USER))
+    async def _look_up(self, wanted: Mapping[str, AuthorKind], text: str) -> Mapping[str, str]:
+        """Returns these names, and those of the people and channels that a text mentions."""
+        names = await self._resolve({**dict.fromkeys(mentioned_ids(text), AuthorKind.USER), **wanted})
+        channels = list(mentioned_channels(text))
+        found = await asyncio.gather(*map(self._directory.channel_name, channels))
+        return {**names, **dict(zip(channels, found, strict=True))}
 
     async def _resolve(self, wanted: Mapping[str, AuthorKind]) -> Mapping[str, str]:
         known = self._directory.known_names(wanted)

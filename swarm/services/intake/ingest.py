@@ -28,6 +28,7 @@ from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, RoutingOutcome, asks_to_stop, names_swarm
 from swarm.domain.text.fingerprints import turned_resolved
+from swarm.domain.text.slack_text import without_quotations
 from swarm.services.intake.decisions import Routing
 from swarm.services.intake.posted import Posted, PostedMessages
 from swarm.services.requests.held import lock_asking, withdraw_edited
@@ -128,7 +129,8 @@ class Ingest:
             return NOTHING_MISSING  # Slack unfurled a link, or the post is the swarm's own
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
             return NOTHING_MISSING
-        adds_mention = names_swarm(message.own_text, self._me) and not names_swarm(event.previous_text or "", self._me)
+        previous = without_quotations(event.previous_text or "")
+        adds_mention = names_swarm(message.own_text, self._me) and not names_swarm(previous, self._me)
         if adds_mention and message.author.standing is None and not is_final:
             return STANDING_MISSING
         thread = threads.at(tx, team, message.channel, message.root_ts)

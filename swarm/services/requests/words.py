@@ -102,9 +102,9 @@ def _label_on(mine: list[HumanRequest], message: SlackMessage) -> Decide | None:
 def _answer_to(own: list[HumanRequest], mine: list[HumanRequest], message: SlackMessage) -> Decide | None:
     """Returns the answer to the only text of the only open request of the asker, if the message is one."""
     field = _only_text(own[0]) if len(own) == 1 and own[0] in mine else None
-    text = without_leading_mention(message.own_text)
+    text = without_leading_mention(message.text.removesuffix(message.quoted))
     is_marked = text.strip().casefold().startswith(_ANSWER)
-    if field is None or not (is_marked or message.author.id in own[0].requesters):
+    if field is None or not text.strip() or not (is_marked or message.author.id in own[0].requesters):
         return None
     return Decide(
         request_id=own[0].id,

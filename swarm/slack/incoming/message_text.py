@@ -1,255 +1,57 @@
-"""Extracts the readable text of a message from its text, blocks and attachments, without duplicates.
+"""Extracts the readable text of a message from its text, blocks, attachments and files, without duplicates.
 
-The result is in Slack's stored form, which contains ``<@U…>``, ``<https://…|label>`` and ``&amp;``. Every kind of block
-is read. In a block of an unknown kind, for example one that Slack has just introduced, all text objects are read in
-order.
+The result is in Slack's stored form, which contains ``<@U…>``, ``<https://…|label>`` and ``&amp;``. It is the same for
+an event and for the message in a history.
 
-In people's messages, the text and the blocks have the same content. Bots put a fallback for notifications into ``text``
-and the content into blocks and attachments, in any mixture. The content of a bot's blocks and attachments is therefore
-added unless the text already contains it, and a text that only repeats their beginning or a part of them is left out.
+``text`` is often only a part: a fallback for notifications, or a sentence above a table. The content of blocks and
+attachments is therefore added unless the text already contains it, and a text that only repeats their beginning or
+their lines is left out.
 
-A forwarded message is also an attachment. Its author is a different person, so it is marked as a quotation, and its
-mentions address nobody. Link previews are left out: they contain the text of a web page, arrive later than the message,
-and the message already contains the link.
+What others said is quoted below the author's own words: forwarded messages with their files, e-mails, and what Slack's
+transcripts say was spoken. Each begins with a line that says what it is, and every line of it has Slack's quotation
+mark, so no content can end its quotation. Its mentions address nobody. Link previews are left out: they contain the
+text of a web page, arrive later than the message, and the message already contains the link.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import count
 from typing import Final
 
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.text.slack_text import escape
-from swarm.slack.incoming.fields import JsonObject, count_at, is_object, object_at, objects_at, text_at
-
-_DEEPEST: Final = 8  # Slack nests four levels; a malicious payload must not exhaust the stack
-_LATEST_SECONDS: Final = 32_503_680_000  # the year 3000
-
-_SILENT: Final = frozenset({"divider", "file", "context_actions"})
-"""Blocks without text: the file of a `file` block is one of the message's files; `context_actions` ask for feedback."""
-
-_TEXT_OBJECTS: Final = frozenset({"plain_text", "mrkdwn", "raw_text"})
-_WORDS: Final = frozenset({"title", "alt_text", "caption", "author_name", "provider_name"})
-"""Fields of blocks that contain text directly, without a text object."""
-
-_ASIDE: Final = frozenset({"confirm", "placeholder", "options", "option_groups", "column_settings"})
-"""Fields whose text objects are hidden until the user clicks."""
-
-
-def _block_pieces(holder: JsonObject) -> list[str]:
-    """Returns the text of the blocks: a string for each separate part. Blank parts are left out."""
-    return _spoken(piece for block in objects_at(holder, "blocks") for piece in _block(block))
-
-
-def _label(kind: str, words: str, url: str = "") -> str:
-    """Returns a label for a part without text: ``[button: Approve] <https://…>``; empty without words."""
-    return _with_link(f"[{kind}: {words}]", url) if words.strip() else ""
-
-
-def _titled(title: str, url: str) -> str:
-    """Returns a title and the link below it; only the link if there is no title."""
-    return _with_link(title, url) if url else title
-
-
-def _moment(seconds: str | float | None) -> str:
-    """Returns a Slack time, in seconds since 1970, as ``2026-11-22 18:30 UTC``; empty for an invalid time."""
-    try:
-        at = float(seconds or 0)
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if 0 < at < _LATEST_SECONDS else ""
-    except ValueError:
-        return ""
-
-
-def _with_link(words: str, url: str) -> str:
-    is_plain = url and not set(url) & set(" <>|\n")
-    return f"{words} <{url}>".strip() if is_plain else words
-
-
-def _spoken(pieces: Iterable[str]) -> list[str]:
-    return [piece for piece in pieces if piece.strip()]
-
-
-def _lines(parts: Iterable[str]) -> str:
-    return "\n".join(_spoken(parts))
-
-
-def _block(block: JsonObject) -> list[str]:
-    kind = text_at(block, "type")
-    if kind in _SILENT:
-        return []
-    return _BLOCKS[kind](block) if kind in _BLOCKS else _any_text(block, _DEEPEST)
-
-
-def _text(holder: JsonObject, key: str = "text") -> str:
-    return text_at(object_at(holder, key), "text")
-
-
-def _section(block: JsonObject) -> list[str]:
-    fields = (text_at(field, "text") for field in objects_at(block, "fields"))
-    return [_text(block), *fields, _element(object_at(block, "accessory"))]
-
-
-def _image(block: JsonObject) -> str:
-    title, described = _text(block, "title"), text_at(block, "alt_text")
-    return _label("image", title if described in title else " – ".join(filter(None, (title, described))))
-
-
-def _element(element: JsonObject) -> str:
-    """Returns the text of an element in a context, in actions or next to a section: a text, an image, a button or a
-    menu.
-    """
-    kind = text_at(element, "type")
-    if kind in _TEXT_OBJECTS:
-        return text_at(element, "text")
-    if kind == "image":
-        return _image(element)
-    if kind.endswith("button"):
-        return _label("button", _text(element), text_at(element, "url"))
-    options = ", ".join(_spoken(map(_text, objects_at(element, "options"))))
-    options = _text(object_at(element, "initial_option")) or options  # the visible option
-    return _label("choice", ": ".join(filter(None, (_text(element, "placeholder"), options))))
-
-
-def _elements(block: JsonObject) -> list[str]:
-    return [_element(element) for element in objects_at(block, "elements")]
-
-
-def _video(block: JsonObject) -> list[str]:
-    url = text_at(block, "title_url") or text_at(block, "video_url")
-    return [_label("video", _text(block, "title") or text_at(block, "alt_text"), url), _text(block, "description")]
-
-
-def _table(block: JsonObject) -> list[str]:
-    """Returns one line per row, with cells separated by bars."""
-    given = block.get("rows")
-    rows = [row for row in given if isinstance(row, list)] if isinstance(given, list) else []
-    return [text_at(block, "caption"), _lines(" | ".join(map(_cell, filter(is_object, row))) for row in rows)]
-
-
-def _cell(cell: JsonObject) -> str:
-    value = cell.get("value")
-    words = text_at(cell, "text") or (str(value) if isinstance(value, int | float) else _lines(_rich_text(cell)))
-    return words.replace("\n", " ")
-
-
-def _any_text(value: object, depth: int) -> list[str]:
-    """Returns all text objects and words in a block, in order."""
-    if depth == 0:
-        return []
-    if isinstance(value, list):
-        return [piece for element in value for piece in _any_text(element, depth - 1)]
-    if not is_object(value):
-        return []
-    if text_at(value, "type") in _TEXT_OBJECTS:
-        return [text_at(value, "text")]
-    if text_at(value, "type") == "rich_text":
-        return _rich_text(value)
-    if text_at(value, "type").endswith("button"):
-        return [_element(value)]
-    inner = {key: field for key, field in value.items() if key not in _ASIDE}
-    return [
-        piece
-        for key, field in inner.items()
-        for piece in (
-            [text_at(value, key)] if key in _WORDS and isinstance(field, str) else _any_text(field, depth - 1)
-        )
-    ]
-
-
-def _rich_text(block: JsonObject) -> list[str]:
-    return [_rich(element, _DEEPEST) for element in objects_at(block, "elements")]
-
-
-def _rich(element: JsonObject, depth: int) -> str:
-    """Returns the text of a rich text element: a leaf has its own text, a list is read line by line, and the rest forms
-    one line.
-    """
-    kind = text_at(element, "type")
-    if kind in _LEAVES:
-        return _LEAVES[kind](element)
-    if depth == 0:
-        return ""
-    parts = [_rich(child, depth - 1) for child in objects_at(element, "elements")]
-    match kind:
-        case "rich_text_list":
-            return _list(element, parts)
-        case "rich_text_quote":
-            return "\n".join(f"&gt; {line}" for line in "".join(parts).splitlines())
-        case "rich_text_preformatted":
-            return f"```\n{''.join(parts)}\n```" if parts else ""
-        case _:
-            return "".join(parts)
-
-
-def _list(element: JsonObject, items: list[str]) -> str:
-    indent = "    " * min(count_at(element, "indent") or 0, _DEEPEST)
-    numbers = count((count_at(element, "offset") or 0) + 1)
-    is_ordered = text_at(element, "style") == "ordered"
-    return "\n".join(f"{indent}{f'{next(numbers)}.' if is_ordered else '•'} {item}" for item in _spoken(items))
-
-
-def _link(element: JsonObject) -> str:
-    url, words = text_at(element, "url"), escape(text_at(element, "text"))
-    return f"<{url}|{words}>" if words else f"<{url}>"
-
-
-def _leaf_text(element: JsonObject) -> str:
-    """Returns the text, with the styles that change its meaning."""
-    words, style = escape(text_at(element, "text")), object_at(element, "style")
-    if not words.strip():
-        return words
-    if style.get("code") is True:
-        return f"`{words}`"
-    return f"~{words}~" if style.get("strike") is True else words
-
-
-def _date(element: JsonObject) -> str:
-    return text_at(element, "fallback") or _moment(count_at(element, "timestamp"))
-
-
-_BLOCKS: Final[dict[str, Callable[[JsonObject], list[str]]]] = {
-    "actions": _elements,
-    "context": _elements,
-    "data_table": _table,
-    "header": lambda block: [_text(block)],
-    "image": lambda block: [_image(block)],
-    "input": lambda block: [_text(block, "label")],
-    "markdown": lambda block: [text_at(block, "text")],
-    "rich_text": _rich_text,
-    "section": _section,
-    "table": _table,
-    "video": _video,
-}
-
-_LEAVES: Final[dict[str, Callable[[JsonObject], str]]] = {
-    "broadcast": lambda element: f"<!{text_at(element, 'range')}>",
-    "channel": lambda element: f"<#{text_at(element, 'channel_id')}>",
-    "color": lambda element: text_at(element, "value"),
-    "date": _date,
-    "emoji": lambda element: f":{text_at(element, 'name')}:",
-    "link": _link,
-    "text": _leaf_text,
-    "user": lambda element: f"<@{text_at(element, 'user_id')}>",
-    "usergroup": lambda element: f"<!subteam^{text_at(element, 'usergroup_id')}>",
-}
-
+from swarm.slack.incoming.blocks import block_pieces, label, moment, one_line, quote_lines, spoken, with_link
+from swarm.slack.incoming.fields import JsonObject, object_at, objects_at, text_at
 
 MAX_ADDED_CHARACTERS: Final = 40_000
 """The maximum number of characters that blocks and attachments add to a text: Slack's limit for a text."""
 
+_DEEPEST: Final = 4
+"""How often a forwarded message may itself contain one."""
+
 _MOST_ATTACHMENTS: Final = 200  # Slack accepts a hundred
-_NO_PREVIEW: Final = "[no preview available]"
 _MOST_PIECES: Final = 500  # fifty blocks and a hundred attachments have fewer
-_MARKUP = re.compile(r"[*_~`•\s]|&gt;|\[(?:image|button|choice|video|file): |\]")
+_PLACEHOLDER: Final = re.compile(
+    r"\s*(\[no (preview available|text)\]|This (content can't be displayed|message contains interactive elements)\.)\s*"
+)
+"""Texts that Slack shows in place of content."""
+
+_OF_FORWARDS: Final = ("pretext", "title", "title_link", "fields", "image_url", "thumb_url", "actions", "filename")
+"""Fields of a forwarded message beside its text, as those of an attachment."""
+
+_LABELLED: Final = re.compile(r"<(?P<target>[@#!][^|<>\n]+)\|[^<>\n]+>")
+_MENTION: Final = re.compile(r"<[@#!][^|<>\n]+>")
+_DATE: Final = re.compile(r"<!date\^[^|<>\n]*\|([^<>\n]*)>")
+_LIST_MARK: Final = re.compile(r"^\s*(?:\d{1,4}|[a-z]{1,4})\.\s", re.MULTILINE)
+_CUE_END: Final = re.compile(r"\n[ \t]*\n")
+_MARKUP: Final = re.compile(r"[*_~`•◦▪▫‣\ufe0e\ufe0f\s]|\[(?:image|button|choice|video|file): |\]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _MessageText:
-    """The text of a message. ``quoted`` is the forwarded part at the end of ``text``; it may be empty."""
+    """The text of a message. ``quoted`` is what others said, at the end of ``text``; it may be empty."""
 
     text: str
     quoted: str = ""
@@ -260,46 +62,89 @@ def message_words(message: JsonObject, kind: AuthorKind) -> _MessageText:
     buttons and footers.
     """
     text = text_at(message, "text")
-    if kind is AuthorKind.AGENT and text.strip():
-        return _MessageText(text=text)
-    attachments = objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
-    pieces = [] if kind is AuthorKind.USER and text.strip() else _block_pieces(message)
+    return _MessageText(text=text) if kind is AuthorKind.AGENT and text.strip() else _read(message, _DEEPEST)
+
+
+def files_of(message: JsonObject, depth: int = _DEEPEST) -> Iterator[JsonObject]:
+    """Yields the files of a message and of the messages that it forwards."""
+    yield from objects_at(message, "files")
+    if depth:
+        for forward in _forwards(message):
+            yield from files_of(forward, depth - 1)
+
+
+def _read(message: JsonObject, depth: int) -> _MessageText:
+    text, attachments = text_at(message, "text"), objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
+    pieces = block_pieces(message)
     pieces += [piece for one in attachments if not _is_others(one) for piece in _attachment(one)]
-    own = _joined(text, pieces)
-    forwarded = [one for one in attachments if _is_others(one) and (one.get("is_share") is True or not own.strip())]
-    quoted = _bounded([_quotation(one) for one in forwarded])
+    forwards = _forwards(message) if depth else []
+    own = _joined("" if (pieces or forwards) and _PLACEHOLDER.fullmatch(text) else text, pieces)
+    of_files = (words for file in objects_at(message, "files") for words in (_speech(file), _mail(file), _pasted(file)))
+    quoted = _bounded([*of_files, *(_quotation(one, depth) for one in forwards)])
     return _MessageText(text="\n".join(filter(None, (own, quoted))), quoted=quoted)
+
+
+def _forwards(message: JsonObject) -> list[JsonObject]:
+    """Returns the forwarded messages. In a message with content of its own, others' content is a link preview unless
+    Slack marks it as shared.
+    """
+    attachments = objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
+    others = [one for one in attachments if _is_others(one)]
+    is_bare = others == attachments and not text_at(message, "text").strip() and not objects_at(message, "blocks")
+    return [one for one in others if is_bare or one.get("is_share") is True]
 
 
 def _is_others(attachment: JsonObject) -> bool:
     """Returns whether the attachment shows content by others: a forwarded message or a link preview."""
     return attachment.get("is_share") is True or bool(
-        text_at(attachment, "from_url") or text_at(attachment, "original_url")
+        text_at(attachment, "from_url") or text_at(attachment, "original_url") or text_at(attachment, "app_unfurl_url")
     )
 
 
 def _joined(text: str, pieces: list[str]) -> str:
-    """Returns the text followed by missing pieces, or only the pieces if they contain the text."""
-    below = _bounded(pieces)
+    """Returns the text if it contains all pieces; the pieces if they contain the text; or both, without what the text
+    contains already.
+    """
+    below = _labelled(_bounded(pieces), text)
     if not text.strip() or not below:
         return text if text.strip() else below
-    said = _bare(text[:MAX_ADDED_CHARACTERS])
+    said = text[:MAX_ADDED_CHARACTERS]
+    words = _bare(said)
+    missing = [piece for piece in pieces[:_MOST_PIECES] if _bare(piece) not in words]
     if text.rstrip().endswith(("…", "...")):
         said = said[: said.rstrip().rfind(" ") + 1]  # the last word may be cut off
-    if said in _bare(below):
+    words = _unmarked(below)
+    if missing and all(_unmarked(line) in words for line in {*spoken(said.splitlines())}):
         return below
-    new = _bounded([piece for piece in pieces[:_MOST_PIECES] if _bare(piece) not in said])
-    return "\n".join(filter(None, (text, new)))
+    return "\n".join(filter(None, (text, _bounded(missing))))
+
+
+def _content(attachment: JsonObject, key: str) -> str:
+    """Returns a text, unless it, or what it says after its author, only stands for content."""
+    text = text_at(attachment, key)
+    return "" if _PLACEHOLDER.fullmatch(text.rpartition(": ")[2] if key == "fallback" else text) else text
+
+
+def _labelled(below: str, text: str) -> str:
+    """Returns the text of blocks with the names of channels and user groups, which only ``text`` has."""
+    names = {f"<{found['target']}>": found.group() for found in _LABELLED.finditer(text)}
+    return _MENTION.sub(lambda found: names.get(found.group(), found.group()), below)
 
 
 def _bare(text: str) -> str:
     """Returns only the words, separated by spaces, without markup and punctuation, to compare texts word by word."""
+    text = _LABELLED.sub(r"<\g<target>>", _DATE.sub(r"\1", text)).replace("|>", ">")
     words = (word.strip(".,:;!?…") for word in _MARKUP.sub(" ", text).split())
     return f" {' '.join(filter(None, words))} ".casefold()
 
 
+def _unmarked(text: str) -> str:
+    """Returns the words as `_bare`, also without the marks of lists and quotations."""
+    return _bare(_LIST_MARK.sub(" ", text).replace("&gt;", " "))
+
+
 def _bounded(pieces: list[str]) -> str:
-    text = "\n".join(piece for piece in pieces if piece.strip())
+    text = "\n".join(spoken(pieces))
     if len(text) <= MAX_ADDED_CHARACTERS:
         return text
     left_out = len(text) - MAX_ADDED_CHARACTERS
@@ -318,16 +163,16 @@ def _attachment(attachment: JsonObject) -> list[str]:
     author = text_at(attachment, "author_name")
     told = [
         text_at(attachment, "pretext"),
-        _with_link(author, text_at(attachment, "author_link")) if author else "",
-        _titled(text_at(attachment, "title"), text_at(attachment, "title_link")),
+        with_link(author, text_at(attachment, "author_link")) if author else "",
+        with_link(text_at(attachment, "title"), text_at(attachment, "title_link")),
         text_at(attachment, "text"),
         *fields,
-        *_block_pieces(attachment),
+        *block_pieces(attachment),
     ]
     if not any(piece.strip() for piece in told):
-        told = [fallback for fallback in (text_at(attachment, "fallback"),) if fallback != _NO_PREVIEW]
+        told = [_content(attachment, "fallback")]
     buttons = (
-        _label(
+        label(
             "button" if text_at(action, "type") == "button" else "choice",
             text_at(action, "text"),
             text_at(action, "url"),
@@ -335,8 +180,8 @@ def _attachment(attachment: JsonObject) -> list[str]:
         for action in objects_at(attachment, "actions")
     )
     footer = text_at(attachment, "footer")
-    file = _label("file", text_at(attachment, "filename"))
-    image = _label("image", text_at(attachment, "image_url") or text_at(attachment, "thumb_url"))
+    file = label("file", text_at(attachment, "filename"))
+    image = label("image", text_at(attachment, "image_url") or text_at(attachment, "thumb_url"))
     pieces = [*told, file, image, *buttons]
     if not any(piece.strip() for piece in (*pieces, footer)):
         return []
@@ -346,18 +191,89 @@ def _attachment(attachment: JsonObject) -> list[str]:
 def _time(attachment: JsonObject) -> str:
     """Returns the time of an attachment, given as a number or a timestamp."""
     ts = attachment.get("ts")
-    return _moment(ts) if isinstance(ts, str | int | float) and not isinstance(ts, bool) else ""
+    return moment(ts) if isinstance(ts, str | int | float) and not isinstance(ts, bool) else ""
 
 
-def _quotation(attachment: JsonObject) -> str:
-    """Returns a forwarded message with its author and time. Each line has Slack's quotation mark."""
-    origin = ", ".join(filter(None, (text_at(attachment, "author_name"), _time(attachment))))
-    head = _titled(f"[forwarded: {origin}]" if origin else "[forwarded]", text_at(attachment, "from_url"))
-    body = text_at(attachment, "text")
-    if not body.strip():
-        inner = [object_at(holder, "message") for holder in objects_at(attachment, "message_blocks")]
-        body = "\n".join(piece for message in inner for piece in _block_pieces(message))
-    body = body if body.strip() else text_at(attachment, "fallback")
-    files = [_label("file", text_at(file, "name")) for file in objects_at(attachment, "files")]
-    lines = [*body.splitlines(), *filter(None, files)]
-    return "\n".join([head, *(f"&gt; {line}" for line in lines)])
+def _quotation(attachment: JsonObject, depth: int) -> str:
+    """Returns a forwarded message with its author and time."""
+    inner = [object_at(holder, "message") for holder in objects_at(attachment, "message_blocks")]
+    said = _read(
+        {
+            "text": _content(attachment, "text"),
+            "blocks": [block for one in (attachment, *inner) for block in objects_at(one, "blocks")],
+            "attachments": [
+                {key: attachment[key] for key in _OF_FORWARDS if key in attachment},
+                *(nested for one in (attachment, *inner) for nested in objects_at(one, "attachments")),
+            ],
+            "files": attachment.get("files"),
+        },
+        depth - 1,
+    )
+    names = (label("file", file_name(file)) for file in objects_at(attachment, "files"))
+    own = said.text.removesuffix(said.quoted).rstrip("\n")
+    body = "\n".join(spoken([own, *names, said.quoted])) or _content(attachment, "fallback")
+    origin = ", ".join(filter(None, (one_line(text_at(attachment, "author_name")), _time(attachment))))
+    head = with_link(f"[forwarded: {origin}]" if origin else "[forwarded]", text_at(attachment, "from_url"))
+    return "\n".join(filter(None, (head, quote_lines(body))))
+
+
+_NAMES: Final[Mapping[str, str]] = {
+    "tombstone": "a deleted file",
+    "hidden_by_limit": "a file that the workspace's limits hide",
+    "file_access": "a file of another workspace that Slack does not show",
+}
+"""The names of files, by mode, of which Slack tells no name."""
+
+
+def file_name(file: JsonObject) -> str:
+    """Returns the name of a file."""
+    named = text_at(file, "name") or text_at(file, "title") or _NAMES.get(text_at(file, "mode"))
+    return named or text_at(file, "id")
+
+
+def transcript(file: JsonObject) -> JsonObject:
+    """Returns Slack's transcript of a clip as far as Slack shows it: its ``content``, and whether it ``has_more``."""
+    return object_at(object_at(file, "transcription"), "preview")
+
+
+def cue_texts(vtt: str) -> str:
+    """Returns the texts of a transcript in the format WebVTT, one cue a line."""
+    cues = (cue.partition("-->")[2].partition("\n")[2] for cue in _CUE_END.split(vtt.replace("\r\n", "\n")))
+    return "\n".join(cue.strip().removeprefix("- ") for cue in spoken(cues))
+
+
+def _speech(file: JsonObject) -> str:
+    """Returns Slack's transcript of a voice or video clip, which may come later than the clip."""
+    if "transcription" not in file and text_at(file, "subtype") not in ("slack_audio", "slack_video"):
+        return ""
+    words, name = escape(text_at(transcript(file), "content")), one_line(file_name(file))
+    if not words.strip():
+        return f"[spoken: {name}, without a transcript by Slack so far]"
+    return _said_in(f"spoken: {name}, as transcribed by Slack", words, is_cut=transcript(file).get("has_more") is True)
+
+
+def _mail(file: JsonObject) -> str:
+    """Returns an e-mail to a channel. https://slack.com/help/articles/206819278-Send-emails-to-Slack"""
+    if "email" not in (text_at(file, "mode"), text_at(file, "filetype")):
+        return ""
+    whole, most = text_at(file, "plain_text"), text_at(file, "preview_plain_text")
+    senders = ", ".join(filter(None, map(_address, objects_at(file, "from")))) or "an unknown sender"
+    head = one_line(f"e-mail from {senders}, subject: {text_at(file, 'subject') or file_name(file)}")
+    return _said_in(head, escape(whole or most), is_cut=not whole and file.get("has_more") is True)
+
+
+def _pasted(file: JsonObject) -> str:
+    """Returns the beginning of a pasted text (snippet), as people see it in Slack."""
+    words, rest = escape(text_at(file, "preview")), file.get("lines_more") or file.get("preview_is_truncated")
+    is_shown = words.strip() and text_at(file, "mode") == "snippet"
+    return _said_in(f"pasted: {one_line(file_name(file))}", words, is_cut=bool(rest)) if is_shown else ""
+
+
+def _address(one: JsonObject) -> str:
+    name, address = text_at(one, "name"), text_at(one, "address")
+    return f"{name} ({address})" if name and address else name or address or text_at(one, "original")
+
+
+def _said_in(head: str, words: str, *, is_cut: bool) -> str:
+    rest = "[the rest is in the file]" if is_cut else ""
+    return "\n".join(filter(None, (f"[{head}]", quote_lines(words), rest)))

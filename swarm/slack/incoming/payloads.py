@@ -41,7 +41,7 @@ from swarm.slack.incoming.fields import (
     text_at,
     ts_at,
 )
-from swarm.slack.incoming.message_text import message_words
+from swarm.slack.incoming.message_text import file_name, files_of, message_words, transcript
 
 T = TypeVar("T")
 
@@ -111,6 +111,9 @@ def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageE
     if text_at(message, "subtype") == _TOMBSTONE:
         return _deleted(event, message, ts_at(message, "ts"), event_id)
     where = {key: event[key] for key in ("channel", "channel_type") if key in event}
+    now, before = (sum("content" in transcript(file) for file in files_of(one)) for one in (message, previous))
+    if previous and now > before and "edited" not in message:
+        where["edited"] = {"ts": event.get("ts")}  # a transcript has come, which Slack does not call an edit
     return MessageEdited(
         message=_message({**message, **where}, event_id, me),
         previous_text=_own_text(previous, me) if previous else None,
@@ -237,17 +240,18 @@ def _channel_type(message: JsonObject, channel: str) -> ChannelType:
 
 
 def _files(message: JsonObject) -> list[File]:
-    """Returns the attachments that have an id. A hidden or deleted file has no name, so its id is used."""
-    return [
-        File(
+    """Returns the files that have an id, also those of forwarded messages."""
+    found = {
+        file_id: File(
             id=file_id,
-            name=text_at(file, "name") or text_at(file, "title") or file_id,
+            name=file_name(file),
             mimetype=text_at(file, "mimetype") or None,
             size_bytes=count_at(file, "size"),
         )
-        for file in objects_at(message, "files")
+        for file in files_of(message)
         if (file_id := id_at(file, "id"))
-    ]
+    }
+    return list(found.values())
 
 
 def _required(value: T | None, name: str) -> T:

@@ -8,7 +8,9 @@ https://docs.slack.dev/messaging/working-with-files/
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,9 +19,10 @@ import orjson
 
 from swarm.domain.errors import Conflict, Forbidden, NotFound, RefusedBySlack, SwarmError, Unavailable
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
-from swarm.domain.model.files import FileInfo, Share, check_size
+from swarm.domain.model.files import TEXT_BYTES, FileInfo, Share, check_size
 from swarm.domain.model.threads import FLAT
 from swarm.slack.incoming.fields import JsonObject, count_at, id_at, object_at, objects_at, text_at, ts_at
+from swarm.slack.incoming.message_text import cue_texts, files_of, transcript
 from swarm.slack.outgoing.web_api import WebApi
 
 FILE_HOST: Final = "files.slack.com"
@@ -28,6 +31,9 @@ TRANSFER_SECONDS: Final = 900.0
 """The time limit for the transfer of one file, regardless of which side is slow."""
 
 TRANSFERS_AT_ONCE: Final = 16
+_COMPLETE_SECONDS: Final = 1.5
+"""Slack waits three seconds for the acknowledgement of an event."""
+
 _CHUNK_BYTES: Final = 64 * 1024
 
 _INFO: Final = "files.info"
@@ -101,6 +107,12 @@ class SlackFileClient:
             size_bytes=count_at(file, "size"),
             url=None if _is_elsewhere(file) else text_at(file, "url_private_download") or None,
         )
+
+    async def complete(self, message: JsonObject) -> None:
+        """Adds to the files of a message, in place, what Slack leaves out: the descriptions of other workspaces' files
+        (``files.info``), and the rest of long transcripts. What Slack does not give in time stays as it is.
+        """
+        await asyncio.gather(*(self._complete(file) for file in files_of(message) if isinstance(file, dict)))
 
     async def open(self, file: FileInfo, cap_bytes: int) -> OpenDownload:
         """Opens a file without reading its content.
@@ -177,6 +189,22 @@ class SlackFileClient:
             raise
         found = [share for kind in ("public", "private") for share in objects_at(object_at(shares, kind), channel)]
         return next((ts_at(share, "ts") for share in found if (ts_at(share, "thread_ts") or FLAT) == thread_ts), None)
+
+    async def _complete(self, file: dict[str, object]) -> None:
+        with suppress(SwarmError, TimeoutError):
+            async with asyncio.timeout(_COMPLETE_SECONDS):
+                if text_at(file, "file_access") == "check_file_info":
+                    file.update(await self._ask(text_at(file, "id")))
+                if transcript(file).get("has_more") is True:
+                    vtt = await self._text(FileInfo(id="", name="vtt", url=text_at(file, "vtt")))
+                    file["transcription"] = {"preview": {"content": cue_texts(vtt)}}
+
+    async def _text(self, file: FileInfo) -> str:
+        opened = await self.open(file, TEXT_BYTES)
+        try:
+            return b"".join([chunk async for chunk in opened.chunks()]).decode("utf-8-sig", "replace")
+        finally:
+            await opened.close()
 
     async def _ask(self, file_id: str) -> JsonObject:
         return object_at(await self._api.read(_INFO, {"file": file_id}), "file")

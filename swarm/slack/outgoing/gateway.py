@@ -296,6 +296,7 @@ class Gateway:
         async for raw in self._pages(
             "conversations.history", {"channel": channel, "oldest": oldest}, "messages", limit
         ):
+            await self.files.complete(raw)
             if message := history_message(channel, raw, me):
                 found.append(ChannelMessage(message=message, latest_reply_ts=ts_at(raw, "latest_reply")))
             if limit and len(found) >= limit:
@@ -452,6 +453,7 @@ class Gateway:
         """Yields the messages of all pages, in Slack's order."""
         me = await self.identify()
         async for raw in self._pages(method, {**where, "channel": channel}, "messages"):
+            await self.files.complete(raw)
             if message := history_message(channel, raw, me):
                 yield message
 

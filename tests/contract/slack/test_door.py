@@ -322,3 +322,41 @@ async def test_closing_does_not_wait_long_for_an_event_that_hangs(
     async with asyncio.timeout(BOUND_SECONDS):
         await door.close()
     inbox.open.set()
+
+
+LONG = "We should ship the red one on Friday. " * 10
+TABLE = {"table": [["Item", "Price"], ["Tea & milk", "3"]]}
+MAIL = {"kind": "email", "name": "m", "subject": "Offer", "from": "Ann <ann@x.test>", "text": "Dear <all>"}
+WHOLE = {
+    "a table": ({"text": "what of this in #random?", **TABLE}, "Item | Price\nTea &amp; milk | 3"),
+    "a clip": ({"files": [{"kind": "voice", "name": "a.m4a", "transcript": LONG}]}, f"by Slack]\n&gt; {LONG.strip()}"),
+    "an e-mail": ({"files": [MAIL]}, "[e-mail from Ann (ann@x.test), subject: Offer]\n&gt; Dear &lt;all&gt;"),
+    "a file of another workspace": (
+        {"text": "x", "files": [{"kind": "connect", "name": "a.txt", "content": "x"}]},
+        "x",
+    ),
+    "lists, a quote and code": ({"text": "1. a\n2. b\n> c\n```\nd\n```"}, "1. a\n2. b\n&gt; c\n```\nd\n```"),
+}
+
+
+@pytest.mark.req("CHAN-13")
+@pytest.mark.parametrize(("sent", "reads"), WHOLE.values(), ids=WHOLE)
+async def test_what_people_send_and_forward_arrives_whole_live_and_in_a_history(
+    door: SlackEntryPoint, gateway: Gateway, workspace: Workspace, inbox: Inbox, sent: dict[str, Any], reads: str
+) -> None:
+    text = sent.get("text", "")
+    ts = await workspace.say(**{**sent, "text": text})
+    told, (read,) = await inbox.next(), await gateway.read_thread("C0GENERAL", ts)
+    forwarding = await workspace.say("look", forward={"channel": "general", "ts": ts})
+    passed_on, (forwarded,) = await inbox.next(), await gateway.read_thread("C0GENERAL", forwarding)
+    assert isinstance(told, SlackMessage)
+    assert isinstance(passed_on, SlackMessage)
+    assert (told.text, told.files) == (read.text, read.files)
+    assert (passed_on.text, passed_on.files) == (forwarded.text, told.files)
+    assert told.text.endswith(reads)
+    assert told.text.count(reads) == 1
+    assert [file.name for file in told.files] == [file["name"] for file in sent.get("files", [])]
+    head, *lines = passed_on.text.removeprefix("look\n").splitlines()
+    assert head.startswith("[forwarded: ")
+    assert passed_on.own_text.strip() == "look"
+    assert [line.removeprefix("&gt; ") for line in lines if "[file: " not in line] == told.text.splitlines()

@@ -24,6 +24,7 @@ from swarm.domain.errors import (
 )
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.files import FileInfo, Share
+from swarm.slack.incoming.message_text import file_name, transcript
 from swarm.slack.outgoing.files import OpenDownload
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
@@ -32,6 +33,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.req("LOOP-20")
 
+CHAN_13 = pytest.mark.req("CHAN-13")
 CAP = 10_000_000
 GENERAL = "C0GENERAL"
 TOKEN = "xoxb-secret"
@@ -444,3 +446,34 @@ async def scripted(script: ScriptedSlack) -> AsyncIterator[Gateway]:
         gateway = Gateway("xoxb-1", base_url=str(server.make_url("/api/")), pacing=Pacing(enforced=False))
         yield gateway
         await gateway.close()
+
+
+# What Slack leaves out of messages
+
+
+@CHAN_13
+@pytest.mark.parametrize("answer", [{"ok": False, "error": "file_not_found"}, web.Response(status=500)])
+async def test_a_file_that_slack_does_not_describe_is_told_as_such(
+    scripted: Gateway, script: ScriptedSlack, answer: object
+) -> None:
+    file: dict[str, object] = {"id": "F1", "mode": "file_access", "file_access": "check_file_info"}
+    script.answers["files.info"] = answer
+    await scripted.files.complete({"files": [file]})
+    assert file_name(file) == "a file of another workspace that Slack does not show"
+
+
+@CHAN_13
+async def test_a_long_transcript_is_fetched_whole_from_slack_alone(odd: OddSlack, oddly: Gateway) -> None:
+    vtt = (
+        "\ufeffWEBVTT\r\n\r\n1\r\n00:00.000 --> 00:01.000\r\n- We begin\r\n\r\n00:01.000 --> 00:02.000\r\nand end.\r\n"
+    )
+    odd.answer = said(text=vtt, content_type="text/vtt")
+
+    def clip(url: str) -> dict[str, Any]:
+        return {"id": "F1", "vtt": url, "transcription": {"preview": {"content": "We be", "has_more": True}}}
+
+    whole_clip, cut = clip(odd.url), clip(odd.url_elsewhere)
+    await oddly.files.complete({"files": [whole_clip, cut]})
+    assert transcript(whole_clip) == {"content": "We begin\nand end."}
+    assert transcript(cut) == {"content": "We be", "has_more": True}
+    assert odd.asked_elsewhere == []

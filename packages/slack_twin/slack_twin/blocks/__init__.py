@@ -8,6 +8,7 @@ from slack_twin.blocks.reading import (
     MAX_ATTACHMENTS,
     MAX_BLOCKS,
     MAX_MARKDOWN_CHARACTERS,
+    block_problems,
     checked_attachments,
     checked_blocks,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "MAX_ATTACHMENTS",
     "MAX_BLOCKS",
     "MAX_MARKDOWN_CHARACTERS",
+    "block_problems",
     "checked_attachments",
     "checked_blocks",
     "plain_text",

@@ -11,7 +11,9 @@ from slack_twin.errors import Json, SlackError
 MAX_BLOCKS = Where.MESSAGE.most_blocks
 MAX_ATTACHMENTS = 100
 MAX_MARKDOWN_CHARACTERS = 12_000
+NO_FALLBACK = "[no preview available]"
 _TABLES = ("table", "data_table")
+_COLORS = {"good": "2eb886", "warning": "daa038", "danger": "a30200"}
 
 
 def checked_blocks(value: object, pointer: str = "/blocks") -> tuple[Json, ...]:
@@ -58,10 +60,14 @@ def checked_attachments(value: object) -> tuple[Json, ...]:
 
 
 def _attachment(attachment: Json, place: int) -> Json:
-    if "blocks" not in attachment:
-        return attachment
-    blocks = checked_blocks(attachment["blocks"], f"/attachments/{place}/blocks")
-    return attachment | {"blocks": list(blocks)}
+    """Returns an attachment with what Slack adds: its number, a fallback, and its colour in hexadecimal digits."""
+    texts = (attachment.get(name) for name in ("fallback", "text", "title", "pretext"))
+    shape = attachment | {"id": place + 1, "fallback": next(filter(None, texts), NO_FALLBACK)}
+    if isinstance(color := attachment.get("color"), str):
+        shape["color"] = _COLORS.get(color, color.removeprefix("#"))
+    if "blocks" in attachment:
+        shape["blocks"] = list(checked_blocks(attachment["blocks"], f"/attachments/{place}/blocks"))
+    return shape
 
 
 def all_stored(blocks: Sequence[Json]) -> tuple[Json, ...]:

@@ -63,6 +63,12 @@ def read_view(value: object, kind: ViewKind, pointer: str = "/view") -> Definiti
     )
 
 
+def view_problems(value: object) -> list[str]:
+    """Returns the errors of a view of either kind, in Slack's wording."""
+    is_home = isinstance(value, dict) and value.get("type") == ViewKind.HOME.value
+    return _problems(value, ViewKind.HOME if is_home else ViewKind.MODAL, "")
+
+
 def _problems(value: object, kind: ViewKind, pointer: str) -> list[str]:
     is_modal = kind is ViewKind.MODAL
     problems = list((_MODAL if is_modal else _HOME)(value, pointer))

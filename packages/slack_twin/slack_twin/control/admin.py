@@ -84,7 +84,7 @@ class Admin:
 
     async def seed(self, request: Request) -> Json:
         """Adds people, channels and apps, or updates those of the same name. People and channels may be plain names."""
-        body = await read_body(request, known="users channels apps user_groups guests teams")
+        body = await read_body(request, known="users channels apps user_groups guests teams emoji")
         seed = Seed(
             users=body.items("users", _user),
             channels=body.items("channels", _channel),
@@ -92,6 +92,7 @@ class Admin:
             user_groups=body.items("user_groups", _user_group),
             guests=body.items("guests", _guest),
             teams=body.items("teams", _team),
+            emoji={name: str(address) for name, address in (body.mapping("emoji") or {}).items()},
         )
         try:
             self._twin.plant(seed)

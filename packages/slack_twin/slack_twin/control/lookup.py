@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from slack_twin.directory import SLACKBOT
 from slack_twin.errors import ControlError
 from slack_twin.people import App, Channel, User
 from slack_twin.workspace import Workspace
@@ -11,7 +12,7 @@ def find_user(workspace: Workspace, name: str) -> User:
     """Returns a person by name or id, but no app's user. Raises ControlError 404."""
     user = workspace.directory.user(name.removeprefix("@"))
     if user is None or user.is_bot:
-        people = [user.name for user in workspace.directory.users.values() if not user.is_bot]
+        people = [user.name for user in workspace.directory.users.values() if not user.is_bot and user != SLACKBOT]
         raise _unknown("user", name, people)
     return user
 
@@ -33,7 +34,7 @@ def find_channel(workspace: Workspace, name: str, user: User | None = None) -> C
     if channel is None:
         names = [f"#{channel.name}" for channel in workspace.directory.channels.values() if channel.name]
         raise _unknown("channel", name, [*names, "@name for a direct conversation"])
-    if user is not None and user.id not in channel.members:
+    if user is not None and user != SLACKBOT and user.id not in channel.members:
         raise ControlError(403, "not_in_channel", f"{user.name} is not a member of {name}")
     return channel
 

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 from starlette.requests import Request
 
+from slack_twin.blocks.typed import with_rich_text
+from slack_twin.control import file_kinds, posts
 from slack_twin.control.body import Body, as_body, read_body
 from slack_twin.control.lookup import find_channel, find_user
 from slack_twin.errors import ControlError, Json
 from slack_twin.files import File
 from slack_twin.messages import Message
-from slack_twin.methods.chat import MAX_TEXT_CHARACTERS
 from slack_twin.methods.reactions import emoji_name
 from slack_twin.people import Channel, User
-from slack_twin.text import from_reader
 from slack_twin.twin import Twin
 from slack_twin.views import View
-from slack_twin.workspace import Draft, Workspace
+from slack_twin.workspace import Workspace
 
 
 class Messages:
@@ -51,40 +51,28 @@ class Messages:
 
     async def post(self, request: Request) -> Json:
         """Posts a message as a person. The text may mention people with `@` and channels with `#`."""
-        body = await read_body(request, known="user channel text thread_ts files broadcast")
+        body = await read_body(request, known=posts.FIELDS)
         user = find_user(self._workspace, body.text("user"))
         channel = find_channel(self._workspace, body.text("channel"), user)
         files = body.items("files", lambda item: self._file(item, user))
-        draft = Draft(
-            user=user.id,
-            text=self._stored(body, required=not files),
-            thread_ts=body.optional("thread_ts"),
-            broadcast=body.flag("broadcast"),
-            files=files,
-        )
-        message = self._workspace.post(channel, draft)
+        message = self._workspace.post(channel, posts.draft_of(self._workspace, user, body, files))
         return {"ts": message.ts, "channel": channel.id}
 
-    def _stored(self, body: Body, *, required: bool) -> str:
-        """Returns the text in Slack's stored format. Raises ControlError 413 if it is too long."""
-        typed = body.text("text") if required else body.optional("text") or ""
-        if len(typed) > MAX_TEXT_CHARACTERS:
-            raise ControlError(413, "too_large", f"'text' is longer than {MAX_TEXT_CHARACTERS} characters")
-        directory = self._workspace.directory
-        return from_reader(typed, directory.id_of_user, directory.id_of_channel)
-
     def _file(self, item: object, user: User) -> File:
-        """Creates a file from `content` (text) or `content_base64` (any bytes)."""
-        given = as_body(item, known="name content content_base64")
+        """Creates a file of a `kind` from `content` (text) or `content_base64` (any bytes)."""
+        given = as_body(item, known=f"name content content_base64 {file_kinds.FIELDS}")
         encoded = given.optional("content_base64")
-        content = _decoded(encoded) if encoded else (given.optional("content") or "").encode()
-        return self._workspace.add_file(name=given.text("name"), user=user.id, content=content)
+        content = _decoded(encoded) if encoded else (given.optional("content") or given.optional("text") or "").encode()
+        file = self._workspace.add_file(name=given.text("name"), user=user.id, content=content)
+        return file_kinds.described(self._workspace.files, file, given)
 
     async def edit(self, request: Request) -> Json:
         """Edits one of the person's own messages."""
         body = await read_body(request, known="user channel ts text")
         channel, message = self._own(body, "cant_update_message")
-        self._workspace.edit(channel, message, replace(message, text=self._stored(body, required=True), blocks=()))
+        text = posts.typed_text(self._workspace, body, required=True)
+        others = [block for block in message.blocks if block["type"] != "rich_text"]
+        self._workspace.edit(channel, message, replace(message, text=text, blocks=with_rich_text(text, others)))
         return {"ok": True}
 
     async def delete(self, request: Request) -> Json:
@@ -116,7 +104,7 @@ class Messages:
         channel = find_channel(self._workspace, body.text("channel"), user)
         message = self._workspace.message(channel, body.text("ts"))
         act = self._workspace.unreact if body.flag("remove") else self._workspace.react
-        act(channel, message, user=user.id, name=emoji_name(body.text("name")))
+        act(channel, message, user=user.id, name=emoji_name(body.text("name"), self._workspace.directory))
         return {"ok": True}
 
 

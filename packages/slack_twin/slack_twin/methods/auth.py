@@ -20,6 +20,14 @@ def test(call: Call) -> Json:
     }
 
 
+def revoke(call: Call) -> Json:
+    """Revokes the bot token of the call; with `test`, only answers."""
+    is_test = call.args.flag("test")
+    if not is_test:
+        call.directory.revoke(call.app.bot_token)
+    return {"revoked": not is_test}
+
+
 def test_api(call: Call) -> Json:
     """Returns the arguments, and fails with the argument `error` if it is present."""
     args = call.args.visible()
@@ -36,5 +44,6 @@ def open_connection(call: Call) -> Json:
 METHODS = (
     Method(name="api.test", handle=test_api, tier=Tier.TIER_4, token=TokenKind.NONE),
     Method(name="auth.test", handle=test, tier=Tier.SPECIAL, token=TokenKind.EITHER),
+    Method(name="auth.revoke", handle=revoke, tier=Tier.TIER_3),
     Method(name="apps.connections.open", handle=open_connection, tier=Tier.TIER_4, token=TokenKind.APP),
 )

@@ -1,27 +1,31 @@
 """reactions.*: emoji reactions to messages."""
 
-import re
-
 from slack_twin import shapes
-from slack_twin.emoji import canonical
+from slack_twin.directory import Directory
+from slack_twin.emoji import EMOJI, canonical, is_known
 from slack_twin.errors import Json, SlackError
 from slack_twin.limits import Tier
+from slack_twin.messages import Message
 from slack_twin.methods.call import Call, Method
-
-_EMOJI = re.compile(r"[\w+'\-]{1,100}(::skin-tone-[2-6])?")
+from slack_twin.methods.paging import page
+from slack_twin.people import Channel
 
 
 def add(call: Call) -> Json:
     """Adds a reaction. Raises `already_reacted`, `invalid_name` and the errors of `Call.target_message`."""
     channel, message = call.target_message()
-    call.workspace.react(channel, message, user=call.app.bot_user, name=emoji_name(call.args.text("name")))
+    call.workspace.react(
+        channel, message, user=call.app.bot_user, name=emoji_name(call.args.text("name"), call.directory)
+    )
     return {}
 
 
 def remove(call: Call) -> Json:
     """Removes a reaction. Raises `no_reaction`, `invalid_name` and the errors of `Call.target_message`."""
     channel, message = call.target_message()
-    call.workspace.unreact(channel, message, user=call.app.bot_user, name=emoji_name(call.args.text("name")))
+    call.workspace.unreact(
+        channel, message, user=call.app.bot_user, name=emoji_name(call.args.text("name"), call.directory)
+    )
     return {}
 
 
@@ -31,16 +35,44 @@ def get(call: Call) -> Json:
     return {"type": "message", "channel": channel.id, "message": shape}
 
 
-def emoji_name(name: str) -> str:
-    """Returns Slack's name of an emoji, without colons. Raises `invalid_name`."""
+def list_reactions(call: Call) -> Json:
+    """Returns the messages to which a user has reacted, the latest first. Raises `user_not_found`."""
+    user = call.args.optional("user") or call.app.bot_user
+    if user not in call.directory.users:
+        raise SlackError("user_not_found")
+    visible = [one for one in call.directory.channels.values() if call.app.bot_user in one.members]
+    found = [(one, message) for one in visible for message in one.messages.all() if _has_reacted(message, user)]
+    shown, metadata = page(sorted(found, key=lambda item: item[1].ts, reverse=True), call.args)
+    return {"items": [_item(call, channel, message) for channel, message in shown]} | metadata
+
+
+def _has_reacted(message: Message, user: str) -> bool:
+    return any(user in reaction.users for reaction in message.reactions)
+
+
+def _item(call: Call, channel: Channel, message: Message) -> Json:
+    shape = shapes.message(message, call.directory, log=channel.messages)
+    shape["permalink"] = shapes.permalink(message, call.base_url)
+    return {"type": "message", "channel": channel.id, "message": shape}
+
+
+def emoji_name(name: str, directory: Directory) -> str:
+    """Returns Slack's name of an emoji, without colons. Raises `invalid_name` for an unknown one."""
     bare = name.strip(":")
-    if not _EMOJI.fullmatch(bare):
+    if not EMOJI.fullmatch(bare) or not (is_known(bare) or bare in directory.emoji):
         raise SlackError("invalid_name")
     return canonical(bare)
+
+
+def list_emoji(call: Call) -> Json:
+    """Returns the workspace's own emoji."""
+    return {"emoji": dict(call.directory.emoji), "cache_ts": f"{call.workspace.clock.now():.6f}"}
 
 
 METHODS = (
     Method(name="reactions.add", handle=add, tier=Tier.TIER_3, scopes=("reactions:write",)),
     Method(name="reactions.remove", handle=remove, tier=Tier.TIER_2, scopes=("reactions:write",)),
+    Method(name="reactions.list", handle=list_reactions, tier=Tier.TIER_2, scopes=("reactions:read",)),
+    Method(name="emoji.list", handle=list_emoji, tier=Tier.TIER_2, scopes=("emoji:read",)),
     Method(name="reactions.get", handle=get, tier=Tier.TIER_3, scopes=("reactions:read",)),
 )

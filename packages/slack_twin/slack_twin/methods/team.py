@@ -10,7 +10,7 @@ from slack_twin.methods.call import Call, Method
 def team_info(call: Call) -> Json:
     if call.args.optional("team", TEAM_ID) != TEAM_ID:
         raise SlackError("team_not_found")
-    return {"team": shapes.team(call.base_url)}
+    return {"team": shapes.team(call.directory)}
 
 
 def bot_info(call: Call) -> Json:
@@ -18,7 +18,7 @@ def bot_info(call: Call) -> Json:
     app = call.directory.app_of_bot(call.args.optional("bot", call.app.bot_id))
     if app is None:
         raise SlackError("bot_not_found")
-    return {"bot": shapes.bot(app)}
+    return {"bot": shapes.bot(app, call.directory)}
 
 
 def list_usergroups(call: Call) -> Json:

@@ -53,6 +53,24 @@ def conversations(call: Call) -> Json:
     return {"channels": [_joined(channel, call.app.bot_user) for channel in channels]} | metadata
 
 
+def get_presence(call: Call) -> Json:
+    """Returns whether a user is active; for the bot itself, also why. Raises `user_not_found`."""
+    user_id = call.args.optional("user") or call.app.bot_user
+    is_away = _user(call, user_id).id in call.directory.away
+    own: Json = {"online": True, "auto_away": False, "manual_away": is_away, "connection_count": 1}
+    return {"presence": "away" if is_away else "active"} | (own if user_id == call.app.bot_user else {})
+
+
+def set_presence(call: Call) -> Json:
+    """Sets the presence of the bot user. Raises `invalid_presence`."""
+    presence = call.args.text("presence")
+    if presence not in ("auto", "away"):
+        raise SlackError("invalid_presence")
+    change = call.directory.away.add if presence == "away" else call.directory.away.discard
+    change(call.app.bot_user)
+    return {}
+
+
 def _joined(channel: Channel, viewer: str) -> Json:
     """Returns a conversation without `is_member`, because Slack omits it here: every listed conversation is joined."""
     return {key: value for key, value in shapes.channel(channel, viewer).items() if key != "is_member"}
@@ -67,7 +85,7 @@ def _user(call: Call, user_id: str) -> User:
 
 def _shape(call: Call, person: User) -> Json:
     """Returns a user object, without the e-mail address if the app may not see it."""
-    shape = shapes.user(person, call.directory.app_of_bot_user(person.id))
+    shape = shapes.user(person, call.directory)
     profile = shape["profile"]
     if "users:read.email" not in call.app.scopes and isinstance(profile, dict):
         profile.pop("email", None)
@@ -77,6 +95,8 @@ def _shape(call: Call, person: User) -> Json:
 METHODS = (
     Method(name="users.info", handle=info, tier=Tier.TIER_4, scopes=("users:read",)),
     Method(name="users.profile.get", handle=profile, tier=Tier.TIER_4, scopes=("users.profile:read",)),
+    Method(name="users.getPresence", handle=get_presence, tier=Tier.TIER_3, scopes=("users:read",)),
+    Method(name="users.setPresence", handle=set_presence, tier=Tier.TIER_2, scopes=("users:write",)),
     Method(name="users.list", handle=list_users, tier=Tier.TIER_2, scopes=("users:read",)),
     Method(name="users.lookupByEmail", handle=lookup_by_email, tier=Tier.TIER_3, scopes=("users:read.email",)),
     Method(

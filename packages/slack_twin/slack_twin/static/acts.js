@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { formOf, plainOf } from "./blocks/form.js";
 import { byId } from "./dom.js";
-import { choose } from "./frame/dialogs.js";
+import { askForward, choose } from "./frame/dialogs.js";
 import { attempt, connection, tell } from "./frame/notice.js";
 import { startEdit } from "./message/editing.js";
 
@@ -15,10 +15,10 @@ export function acts(desk) {
 
   return {
     openThread: (root) => desk.openThread(root),
-    say: ({ text, files, place }) =>
+    say: ({ text, files, table, place }) =>
       IS_COMMAND.test(text)
         ? runCommand(user(), place, text)
-        : attempt(api.post({ user: user(), channel: place, text, files })),
+        : attempt(api.post({ user: user(), channel: place, text, files, table })),
     reply: (said) => sendReply(desk, said),
     react: (message, name, remove) => attempt(api.react({ ...about(message), name, remove })),
     edit: (message) => edit(desk, message),
@@ -36,6 +36,11 @@ export function acts(desk) {
         danger: true,
       });
       return isSure && attempt(api.remove(about(message)));
+    },
+    forward: async (message) => {
+      const chosen = await askForward(desk.roster);
+      const forward = { channel: message.channel, ts: message.ts };
+      return chosen && attempt(api.post({ user: user(), ...chosen, forward }));
     },
     copyLink: async (message) => {
       await navigator.clipboard.writeText(permalink(message));
@@ -55,14 +60,14 @@ function permalink(message) {
 }
 
 // `place` is the channel and the root of the thread: the open conversation may have changed during an upload.
-async function sendReply(desk, { text, files, place }) {
+async function sendReply(desk, { text, files, table, place }) {
   const [channel, thread_ts] = place.split(" ");
   if (isKnownCommand(desk.roster, text)) {
     tell("Commands work in the channel, not in a thread.");
     return false;
   }
   const broadcast = byId("broadcast").checked;
-  const sent = await attempt(api.post({ user: desk.me.name, channel, text, files, thread_ts, broadcast }));
+  const sent = await attempt(api.post({ user: desk.me.name, channel, text, files, table, thread_ts, broadcast }));
   if (sent) byId("broadcast").checked = false;
   return sent;
 }

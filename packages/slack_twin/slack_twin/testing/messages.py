@@ -25,6 +25,7 @@ class Message:
     thread_ts: str | None = None
     is_from_app: bool = False
     blocks: tuple[dict[str, Any], ...] = ()
+    attachments: tuple[dict[str, Any], ...] = ()
     files: tuple[dict[str, Any], ...] = ()
     is_streaming: bool = False
     is_edited: bool = False
@@ -145,6 +146,7 @@ def _message(line: Line, channel: str, shape: dict[str, Any], seen_by: str | Non
         thread_ts=shape["thread_ts"],
         is_from_app=shape["kind"] == "bot",
         blocks=tuple(shape["blocks"]),
+        attachments=tuple(shape["attachments"]),
         files=tuple(shape["files"]),
         is_streaming=shape["streaming"],
         is_edited=shape["edited"],

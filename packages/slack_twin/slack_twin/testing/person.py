@@ -4,7 +4,8 @@ A channel is a name, `#name` or an id, or `@name` for the direct conversation wi
 raise Refused, which lists the valid names.
 """
 
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,8 +18,8 @@ from slack_twin.testing.waiting import Steps, waits
 
 __tracebackhide__ = True  # hides this module in tracebacks of failing tests
 
-Files: TypeAlias = Mapping[str, str]
-"""Text files by name."""
+Files: TypeAlias = Mapping[str, str | bytes | Mapping[str, Any]]
+"""Files by name: their content, or the fields of the control API, such as `{"kind": "voice", "transcript": "…"}`."""
 
 # `{action: value}`, `{block: {action: value}}`, or `view.state.values` in Slack's format.
 State: TypeAlias = Mapping[str, Any]
@@ -39,16 +40,21 @@ class Person:
 
     def says(
         self,
-        text: str,
+        text: str = "",
         *,
         channel: str = "general",
         thread: Message | str | None = None,
         files: Files | None = None,
         broadcast: bool = False,
+        blocks: Sequence[Mapping[str, Any]] | None = None,
+        table: Sequence[Sequence[str]] | None = None,
+        attachments: Sequence[Mapping[str, Any]] | None = None,
+        forward: Message | None = None,
     ) -> Message:
         """Posts a message, or a reply in `thread`, a message or a timestamp.
 
-        `@name` mentions, and `#name` links a channel.
+        `@name` mentions, and `#name` links a channel. `table` are the rows of a pasted table, and `forward` is the
+        message that this one shares.
 
         If `thread` is a message, its channel is used.
         """
@@ -58,11 +64,19 @@ class Person:
             channel=place,
             text=text,
             thread_ts=thread.root_ts if isinstance(thread, Message) else thread,
-            files=[{"name": name, "content": content} for name, content in (files or {}).items()] or None,
+            files=[_file(name, content) for name, content in (files or {}).items()] or None,
             broadcast=broadcast,
+            blocks=blocks,
+            table=table,
+            attachments=attachments,
+            forward=None if forward is None else {"channel": forward.channel, "ts": forward.ts},
         )
         said = self.line.server.ask("POST", "messages", body)
         return Message(ts=said["ts"], channel=said["channel"], author=self.name, text=text, line=self.line).current()
+
+    def forwards(self, message: Message, text: str = "", *, channel: str = "general") -> Message:
+        """Forwards a message to a channel, with an optional text above it."""
+        return self.says(text, channel=channel, forward=message)
 
     def edits(self, message: Message, text: str) -> Message:
         """Edits one of the person's own messages and returns the new state."""
@@ -219,3 +233,9 @@ class Person:
         return self.line.server.do(
             lambda twin: find_channel(twin.workspace, name, find_user(twin.workspace, self.id)).id
         )
+
+
+def _file(name: str, content: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(content, bytes):
+        return {"name": name, "content_base64": b64encode(content).decode()}
+    return {"name": name, **({"content": content} if isinstance(content, str) else content)}

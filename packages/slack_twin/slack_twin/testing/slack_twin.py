@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from slack_twin.control.lookup import find_app, find_channel, find_user
+from slack_twin.directory import SLACKBOT
 from slack_twin.manifest import app_of, read_manifest
 from slack_twin.people import User
 from slack_twin.testing.apps import InstalledApp, installed
@@ -138,6 +139,11 @@ class SlackTwin:
         """Returns a person by name or id."""
         user_id, known_as = self._server.do(lambda twin: _named(find_user(twin.workspace, name)))
         return Person(name=known_as, id=user_id, line=self._line)
+
+    def email(self, subject: str, text: str, *, sender: str, channel: str = "general") -> Message:
+        """Sends an e-mail to a channel; Slackbot posts it there. `sender` is like `Ann <ann@example.org>`."""
+        file = {"kind": "email", "subject": subject, "from": sender, "text": text}
+        return self.user(SLACKBOT.id).says(channel=channel, files={subject: file})
 
     def channel_id(self, name: str) -> str:
         """Returns the id of a channel, as used in calls and events."""

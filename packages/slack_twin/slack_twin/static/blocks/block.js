@@ -2,6 +2,7 @@
 // https://docs.slack.dev/reference/block-kit/blocks
 
 import { element, link } from "../dom.js";
+import { drawFiles } from "../message/files.js";
 import { markdown } from "../text/markdown.js";
 import { table } from "../text/tables.js";
 import { card, carousel, container } from "./cards.js";
@@ -105,6 +106,7 @@ const alignment = (column) => (["center", "right"].includes(column?.align) ? col
 // The content of an attachment below a message: its colour, its text or blocks.
 export function drawAttachment(attachment, kit) {
   const { names } = kit;
+  const blocks = attachment.blocks ?? attachment.message_blocks?.[0]?.message?.blocks;
   const said = (text) => text && element("div", {}, words({ type: "mrkdwn", text }, names));
   const shown = element(
     "div",
@@ -117,7 +119,8 @@ export function drawAttachment(attachment, kit) {
         {},
         element("strong", {}, attachment.title_link ? link(attachment.title_link, attachment.title) : attachment.title),
       ),
-    attachment.blocks ? drawBlocks(attachment.blocks, kit) : said(attachment.text ?? attachment.fallback),
+    blocks ? drawBlocks(blocks, kit) : said(attachment.text ?? attachment.fallback),
+    drawFiles(attachment.files ?? []),
     attachment.fields &&
       element(
         "div",

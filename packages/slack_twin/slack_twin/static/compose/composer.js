@@ -2,7 +2,8 @@
 
 import { completion } from "./completion.js";
 import { OptionList } from "./options.js";
-import { Uploads, takeDrops } from "./uploads.js";
+import { tableIn } from "./table.js";
+import { Uploads, described, takeDrops } from "./uploads.js";
 
 const MOST_HEIGHT = 240; // pixels, as in composer.css
 
@@ -26,10 +27,7 @@ export class Composer {
       this.offer();
     });
     this.box.addEventListener("blur", () => this.options.close());
-    this.box.addEventListener(
-      "paste",
-      (event) => event.clipboardData.files.length && this.uploads.add(event.clipboardData.files),
-    );
+    this.box.addEventListener("paste", (event) => this.paste(event));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.submit();
@@ -40,6 +38,14 @@ export class Composer {
       this.pick.value = "";
       this.box.focus();
     });
+  }
+
+  // Pasted cells, as from a spreadsheet, become a table below the text; a pasted file is attached.
+  paste(event) {
+    const rows = tableIn(event.clipboardData);
+    if (rows) event.preventDefault();
+    if (rows) this.uploads.hold(rows);
+    else if (event.clipboardData.files.length) this.uploads.add(event.clipboardData.files);
   }
 
   key(event) {
@@ -78,25 +84,26 @@ export class Composer {
   submit() {
     const text = this.box.value;
     if (!text.trim() && this.uploads.isEmpty) return;
+    const { table } = this.uploads;
     const uploads = this.uploads.take();
     this.fill("", { focus: false });
     const place = this.place;
     this.sending = this.sending
-      .then(() => this.sendNow(text, uploads, place))
-      .then((isSent) => isSent || this.restore(place, text, uploads));
+      .then(() => this.sendNow(text, uploads, table, place))
+      .then((isSent) => isSent || this.restore(place, text, uploads, table));
   }
 
-  async sendNow(text, uploads, place) {
-    const files = await Promise.all(uploads.map((one) => one.done)).catch(() => null); // errors were reported already
-    return Boolean(files) && this.send({ text, files: files.map(({ id }) => id), place });
+  async sendNow(text, uploads, table, place) {
+    const files = await Promise.all(uploads.map(described)).catch(() => null); // errors were reported already
+    return Boolean(files) && this.send({ text, files, table, place });
   }
 
-  restore(place, text, uploads) {
+  restore(place, text, uploads, table) {
     if (place !== this.place) {
       sessionStorage.setItem(this.draftOf(place), text);
       return;
     }
-    this.uploads.putBack(uploads);
+    this.uploads.putBack(uploads, table);
     this.fill([text, this.box.value].filter(Boolean).join("\n"));
   }
 

@@ -9,10 +9,17 @@ export class Uploads {
   constructor({ list, owner, fail }) {
     Object.assign(this, { list, owner, fail });
     this.files = [];
+    this.table = undefined; // the rows of a pasted table
   }
 
   get isEmpty() {
-    return !this.files.length;
+    return !this.files.length && !this.table;
+  }
+
+  // Keeps a pasted table for the message.
+  hold(rows) {
+    this.table = rows;
+    this.draw();
   }
 
   add(files) {
@@ -42,12 +49,14 @@ export class Uploads {
         element("strong", {}, one.file.name),
         element("small", {}, size(one.file.size)),
       ),
-      element(
-        "button",
-        { type: "button", class: "icon", "aria-label": `Remove ${one.file.name}`, onclick: () => this.drop(one) },
-        "✕",
-      ),
+      kindOf(one),
+      removal(one.file.name, () => this.drop(one)),
     );
+  }
+
+  tableChip() {
+    const name = `Table, ${this.table.length} rows`;
+    return element("li", { class: "file" }, element("strong", {}, name), removal(name, () => this.hold(undefined)));
   }
 
   drop(one) {
@@ -57,7 +66,7 @@ export class Uploads {
 
   draw() {
     this.list.hidden = this.isEmpty;
-    this.list.replaceChildren(...this.files.map((one) => one.chip));
+    this.list.replaceChildren(...this.files.map((one) => one.chip), ...(this.table ? [this.tableChip()] : []));
   }
 
   // Removes and returns all files of the list.
@@ -67,16 +76,46 @@ export class Uploads {
     return files;
   }
 
-  putBack(files) {
+  putBack(files, table) {
+    this.table ??= table;
     this.files = [...files.filter((one) => !one.failed), ...this.files];
     this.draw();
   }
 
   clear() {
+    this.table = undefined;
     this.files = [];
     this.draw();
   }
 }
+
+const removal = (name, onclick) =>
+  element("button", { type: "button", class: "icon", "aria-label": `Remove ${name}`, onclick }, "✕");
+
+const KINDS = {
+  file: ["File"],
+  voice: ["Voice clip", "transcript"],
+  video: ["Video clip", "transcript"],
+  email: ["E-mail", "subject", "from"],
+  connect: ["Slack Connect"],
+};
+
+// A menu for the kind of a file, and the fields of the chosen kind.
+function kindOf(one) {
+  const options = Object.entries(KINDS).map(([value, [name]]) => element("option", { value }, name));
+  const fields = element("span", {});
+  const field = (name) =>
+    element("input", { "aria-label": name, placeholder: name, oninput: (typed) => (one.kind[name] = typed.target.value) });
+  const change = () => {
+    one.kind = { kind: menu.value };
+    fields.replaceChildren(...KINDS[menu.value].slice(1).map(field));
+  };
+  const menu = element("select", { "aria-label": `Kind of ${one.file.name}`, onchange: change }, options);
+  return [menu, fields];
+}
+
+// An uploaded file as the message names it.
+export const described = async (one) => ({ id: (await one.done).id, ...one.kind });
 
 // Accepts dropped files on `pane`, which highlights the drop area.
 export function takeDrops(pane, uploads) {

@@ -27,6 +27,16 @@ export function choose({ title, text, yes = "OK", no = "Cancel", danger = false 
   );
 }
 
+// Asks where a message is to be forwarded to; resolves to {channel, text}, or to null.
+export function askForward(roster) {
+  const places = roster.channels().map((one) => element("option", { value: one.id }, roster.title(one)));
+  const channel = element("select", { "aria-label": "Forward to" }, places);
+  const text = element("input", { "aria-label": "Add a message", placeholder: "Add a message" });
+  const answer = choose({ title: "Forward this message", text: [channel, text], yes: "Forward" });
+  channel.focus();
+  return answer.then((isSure) => (isSure ? { channel: channel.value, text: text.value } : null));
+}
+
 // Opens a dialog with a title. The caller or Escape closes it.
 export function dialog(title, content, { className = "" } = {}) {
   const before = document.activeElement;

@@ -51,6 +51,7 @@ export function drawPerson(roster) {
     element("span", { class: "entry-name" }, element("strong", {}, roster.self.display_name)),
     element("span", { class: "quiet", "aria-hidden": "true" }, "⋯"),
   );
+  byId("person").setAttribute("aria-label", `${roster.self.display_name}: switch person or theme`);
   byId("person").onclick = () =>
     menu(
       byId("person"),

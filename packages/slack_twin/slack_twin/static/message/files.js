@@ -50,7 +50,7 @@ function card(file) {
       "span",
       { class: "file-name" },
       element("strong", {}, file.title || file.name),
-      element("small", {}, size(file.size)),
+      element("small", {}, file.transcript ? `“${file.transcript}”` : size(file.size)),
     ),
     element("span", { class: "quiet", "aria-hidden": "true" }, "⤓"),
   );

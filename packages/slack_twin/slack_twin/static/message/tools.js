@@ -16,6 +16,7 @@ export function drawTools(message, { act, own, inThread }) {
     ),
     more,
     !inThread && tool("💬", "Reply in thread", () => act.openThread(message.thread_ts ?? message.ts)),
+    tool("↪", "Forward", () => act.forward(message)),
     tool("🔗", "Copy link", () => act.copyLink(message)),
     own && tool("✏️", "Edit", () => act.edit(message)),
     own && tool("🗑", "Delete", () => act.remove(message)),

@@ -1,4 +1,4 @@
-// Inline text in Slack's mrkdwn or in Markdown, as nodes.
+// Inline text in Slack's mrkdwn or in Markdown, as nodes. In Markdown, Slack does not decode the targets of links.
 //
 // Each language is one regular expression, applied from match to match. Every span has a maximum length, so that
 // malicious text cannot slow down the page.
@@ -62,9 +62,10 @@ function node(found, whole, language, names) {
   const inner = (text) => nodes(text, language, names);
   if (found.escaped) return found.escaped;
   if (found.code) return element("code", {}, unescape(found.code.replace(/^ (.+) $/, "$1")));
+  if (found.target && language === MARKDOWN && !found.sign) return link(found.target, unescape(found.label ?? found.target));
   if (found.target) return reference(found.sign ?? "", found.target, found.label, names);
-  if (found.href) return link(unescape(found.href), inner(found.shown || found.href));
-  if (found.url) return link(unescape(found.url), unescape(found.url));
+  if (found.href) return link(found.href, inner(found.shown || found.href));
+  if (found.url) return link(found.url, unescape(found.url));
   if (found.both) return element("strong", {}, element("em", {}, inner(found.both)));
   if (found.bold ?? found.bold2) return element("strong", {}, inner(found.bold ?? found.bold2));
   if (found.italic ?? found.italic2) return element("em", {}, inner(found.italic ?? found.italic2));

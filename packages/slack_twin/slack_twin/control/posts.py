@@ -1,0 +1,71 @@
+"""A person's message, as the control API and the page send it: text, blocks, a table, attachments, a forward, files."""
+
+from collections.abc import Sequence
+
+from slack_twin.blocks import checked_attachments, checked_blocks
+from slack_twin.blocks.typed import table, text_of, with_rich_text
+from slack_twin.control.body import Body, as_body
+from slack_twin.control.forwards import forward
+from slack_twin.control.lookup import find_channel
+from slack_twin.drafts import MAX_TEXT_CHARACTERS
+from slack_twin.errors import ControlError, Json, SlackError
+from slack_twin.files import File
+from slack_twin.people import User
+from slack_twin.text import from_reader
+from slack_twin.workspace import Draft, Workspace
+
+FIELDS = "user channel text thread_ts broadcast files blocks table attachments forward"
+
+
+def draft_of(workspace: Workspace, user: User, body: Body, files: tuple[File, ...]) -> Draft:
+    """Returns the message of a body with `FIELDS`, which needs a text or something else to show.
+
+    Raises ControlError 413 for a text that is too long, 422 for blocks that Slack refuses, 404 for an unknown message.
+    """
+    blocks, attachments = _blocks(body), _attachments(workspace, user, body)
+    text = typed_text(workspace, body, required=not (files or blocks or attachments))
+    return Draft(
+        user=user.id,
+        text=text or text_of(blocks),
+        blocks=with_rich_text(text, blocks),
+        attachments=attachments,
+        thread_ts=body.optional("thread_ts"),
+        broadcast=body.flag("broadcast"),
+        files=files,
+    )
+
+
+def typed_text(workspace: Workspace, body: Body, *, required: bool) -> str:
+    """Returns `text` in Slack's stored format. Raises ControlError 413 if it is too long."""
+    typed = body.text("text") if required else body.optional("text") or ""
+    if len(typed) > MAX_TEXT_CHARACTERS:
+        raise ControlError(413, "too_large", f"a message has at most {MAX_TEXT_CHARACTERS} characters")
+    directory = workspace.directory
+    return from_reader(typed, directory.id_of_user, directory.id_of_channel)
+
+
+def _blocks(body: Body) -> tuple[Json, ...]:
+    """Returns the blocks, with the rows of `table` as the last one."""
+    given = list(body.items("blocks", lambda block: block))
+    rows = body.items("table", _row)
+    try:
+        return checked_blocks([*given, *([table(rows)] if rows else [])])
+    except SlackError as refusal:
+        hint = str(refusal.fields.get("errors", ""))
+        raise ControlError(422, refusal.code, "Slack does not accept these blocks", hint) from None
+
+
+def _row(row: object) -> Sequence[str]:
+    if not isinstance(row, list) or not all(isinstance(cell, str) for cell in row):
+        raise ControlError(422, "invalid", "'table' must be a list of rows, each a list of strings")
+    return row
+
+
+def _attachments(workspace: Workspace, user: User, body: Body) -> tuple[Json, ...]:
+    """Returns the attachments; a message that the person forwards comes first."""
+    given = list(body.items("attachments", lambda attachment: attachment))
+    if (named := body.anything("forward")) is not None:
+        source = as_body(named, known="channel ts")
+        channel = find_channel(workspace, source.text("channel"), user)
+        given.insert(0, forward(workspace, channel, workspace.message(channel, source.text("ts"))))
+    return checked_attachments(given)
