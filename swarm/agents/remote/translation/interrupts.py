@@ -237,8 +237,7 @@ def _arguments(given: object) -> Mapping[str, Any]:
 
 
 def _schema(value: object) -> Mapping[str, Any] | None:
-    is_useful = is_object(value) and is_object(value.get("properties")) and _is_storable(value)
-    return value if is_object(value) and is_useful else None
+    return value if is_object(value) and _is_storable(value) else None
 
 
 def _signed(prompt: str, payload: JsonObject) -> str:
