@@ -24,7 +24,7 @@ import yaml
 from mcp.server.lowlevel import Server
 from starlette.applications import Starlette
 from starlette.requests import Request as StarletteRequest
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from swarm.agents.toolbox.arguments import TOO_COSTLY as NOT_CALLED
@@ -113,7 +113,8 @@ def remote() -> Starlette:
         return StreamingResponse(iter(lines), media_type="text/event-stream")
 
     paths = ("/", "/api/v1/chat/stream/start", "/api/v1/chat/stream/resume")
-    return Starlette(routes=[Route(path, run, methods=["POST"]) for path in paths])
+    routes = [Route(path, run, methods=["POST"]) for path in paths]
+    return Starlette(routes=[*routes, Route("/healthz", lambda _: Response())])
 
 
 def _interrupt(kind: str, key: str, run_id: str) -> dict[str, Any]:
