@@ -1,8 +1,8 @@
 """The names of tools in requests, rules and grants: which names askers may give, and when two names are the same.
 
 A rule for ``deploy`` must bind whatever looks like ``deploy``. So a name that looks like another one is refused to the
-asker: invisible characters, letters of two scripts, and letters that only look like ASCII. Case makes no difference, nor
-do blanks at the ends or several in a row.
+asker: invisible characters, letters of two scripts, and letters that only look like ASCII. Case makes no difference,
+nor do blanks at the ends or several in a row.
 """
 
 from __future__ import annotations

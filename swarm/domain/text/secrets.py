@@ -349,7 +349,7 @@ class _Scan:
         self._given = len(state.seen)  # everything before this position was output
         self._floor = state.floor
         self._out: list[str] = []
-        self._next: list[tuple[int, int, int]] | None = None  # a heap: the end, place and begin of each next opening
+        self._next: list[tuple[int, int, int]] = []  # a heap: the end, place and begin of each pattern's next opening
         self.spans: list[tuple[int, int, _SecretPattern]] = []  # the secrets of this piece
 
     def run(self) -> tuple[_PatternRemover, str]:
@@ -395,10 +395,9 @@ class _Scan:
 
     def _opened(self) -> _SecretPattern | None:
         """Outputs the text up to the end of the first opening. Returns its pattern; None without an opening."""
-        if self._next is None:
+        if not self._next:
             if not MAY_END_OPENING.search(self._buffer, max(self._floor, self._given - LONGEST_END)):
                 return None
-            self._next = []
             for place in range(len(SECRET_PATTERNS)):
                 self._look_for(place)
         while self._next:
@@ -413,7 +412,6 @@ class _Scan:
 
     def _look_for(self, place: int) -> None:
         if found := SECRET_PATTERNS[place].opening.search(self._buffer, self._floor):
-            assert self._next is not None
             heappush(self._next, (found.end(), place, found.start()))
 
     def _give(self, end: int) -> None:

@@ -283,7 +283,8 @@ def _grant_for(tx: Transaction, request: HumanRequest, *, by_members: bool) -> G
 
     def fits(grant: Grant) -> bool:
         given = requests.get(tx, grant.request_id)
-        return grant_counts(grant, request, given.policy if given else None, by_members=by_members)
+        are_members = by_members and not strangers_of(tx, request.thread_id, [grant.given_by])
+        return grant_counts(grant, request, given.policy if given else None, by_members=are_members)
 
     return grants.use(tx, request.agent_id, request.tool.name, request.thread_id, fits)
 

@@ -60,7 +60,7 @@ the agent has to wait.
 """
 
 PIECE_CHARACTERS: Final = 4_096
-"""A longer delta counts as several events, which also limits the number of queued characters. Nothing is joined to it."""
+"""A longer delta counts as several events, which also limits the number of queued characters, and is not joined."""
 
 LANDING_SECONDS: Final = 3.0
 """How long the end of an answer waits for a call in progress."""
