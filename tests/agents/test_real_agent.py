@@ -124,7 +124,10 @@ async def test_its_tools_are_seen_running(url: str) -> None:
 async def test_it_asks_before_it_does_something_dangerous(url: str) -> None:
     asked = await _asked_by(url)
     assert asked.prompt == 'Approve delete({"path":"notes.txt"})?'
-    assert (asked.tool, asked.reason) == (ToolRequest(name="delete", arguments={"path": "notes.txt"}, schema={"type": "object"}), "tool_call")
+    assert (asked.tool, asked.reason) == (
+        ToolRequest(name="delete", arguments={"path": "notes.txt"}, schema={"type": "object"}),
+        "tool_call",
+    )
     assert (asked.fields[0].name, asked.fields[0].type, asked.fields[0].required) == (
         "approved",
         FieldType.BOOLEAN,
