@@ -229,6 +229,8 @@ def check_new(request: NewRequest, steps: WorkLimit | None = None) -> None:
 def _size_problems(tool: ToolRequest) -> Iterable[tuple[str, str]]:
     if len(orjson.dumps(dict(tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
         yield "tool.arguments", f"at most {MAX_ARGUMENT_BYTES:,} bytes of JSON, because people read all of it"
+    if len(orjson.dumps(dict(tool.schema), default=str)) > MAX_ARGUMENT_BYTES:
+        yield "tool.schema", f"at most {MAX_ARGUMENT_BYTES:,} bytes of JSON"
     size = sum(len(line.encode()) + 1 for diff in tool.diffs for line in unified(diff.old or "", diff.new))
     if size + len(orjson.dumps([[diff.path for diff in tool.diffs], tool.locations])) > MAX_DIFF_BYTES:
         yield "tool.diffs", f"at most {MAX_DIFF_BYTES:,} bytes as a unified diff, because people read all of it"

@@ -44,7 +44,8 @@ _READ: Final = ""
 
 _SECRET_NAME: Final = re.compile(
     r"(?:passw(?:or)?ds?|passwd|passphrase|passcode|pwd|secrets?|tokens?|credentials?|"
-    r"(?:api|access|secret|private|auth|account|signing|encryption)[_ -]?keys?)$",
+    r"(?:api|access|secret|private|auth|account|signing|encryption)[_ -]?keys?)"
+    r"(?:[_ -]?(?:confirm(?:ation)?|repeat|\d+))?$",
     re.IGNORECASE,
 )
 _PART: Final = re.compile(r"(?s).{1,2900}\Z|.{1450,2900}\n|.{1450,2899} |.{1,2900}")  # ends at a line, or at a word

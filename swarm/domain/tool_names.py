@@ -1,8 +1,8 @@
 """The names of tools in requests, rules and grants: which names askers may give, and when two names are the same.
 
 A rule for ``deploy`` must bind whatever looks like ``deploy``. So a name that looks like another one is refused to the
-asker: invisible characters, letters of two scripts, and letters that only look like ASCII. Case and blanks at the
-ends make no difference.
+asker: invisible characters, letters of two scripts, and letters that only look like ASCII. Case makes no difference,
+nor do blanks at the ends or several in a row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _LATIN: Final = "LATIN"
 _DOUBLES: Final = frozenset("ıĸ")  # Latin letters without a mark that look like ASCII's
 _LATIN_EXTENDED_B: Final = "\u0180"  # from here, Latin letters count only as an ASCII letter with marks
 _NO_SCRIPTS: Final = frozenset(
-    {"COMBINING", "VARIATION", "MODIFIER", "FULLWIDTH", "CHEROKEE", "LISU", "COPTIC"}  # the last three look like Latin
+    {"COMBINING", "VARIATION", "MODIFIER", "FULLWIDTH"}
+    | {"CHEROKEE", "LISU", "COPTIC", "CANADIAN", "DESERET", "OLD", "TIFINAGH"}  # look like Latin
 )
 _KINDS: Final = frozenset({"Lu", "Ll", "Lo", "Lm", "Mn", "Mc", "Nd"})
 _LOOK_LIKE_LATIN: Final = frozenset(
@@ -32,7 +33,7 @@ _LOOK_LIKE_LATIN: Final = frozenset(
 
 def tool_key(name: str) -> str:
     """Returns the form in which names and patterns of tools are compared."""
-    return name.strip().casefold()
+    return " ".join(name.split()).casefold()
 
 
 def tool_name_problem(name: str) -> str | None:

@@ -124,7 +124,10 @@ async def test_its_tools_are_seen_running(url: str) -> None:
 async def test_it_asks_before_it_does_something_dangerous(url: str) -> None:
     asked = await _asked_by(url)
     assert asked.prompt == 'Approve delete({"path":"notes.txt"})?'
-    assert (asked.tool, asked.reason) == (ToolRequest(name="delete", arguments={"path": "notes.txt"}), "tool_call")
+    assert (asked.tool, asked.reason) == (
+        ToolRequest(name="delete", arguments={"path": "notes.txt"}, schema={"type": "object"}),
+        "tool_call",
+    )
     assert (asked.fields[0].name, asked.fields[0].type, asked.fields[0].required) == (
         "approved",
         FieldType.BOOLEAN,
@@ -167,7 +170,7 @@ async def test_a_withdrawn_question_is_no_approval(url: str) -> None:
 async def test_people_see_the_call_and_buttons_in_place_of_the_fields_of_an_approval(url: str) -> None:
     stored = request(await _asked_by(url))
     assert (stored.title, stored.fields) == ("May I use delete?", ())
-    assert stored.tool == ToolRequest(name="delete", arguments={"path": "notes.txt"})
+    assert stored.tool == ToolRequest(name="delete", arguments={"path": "notes.txt"}, schema={"type": "object"})
     assert stored.decisions == (D.APPROVE, D.EDIT, D.REJECT, D.APPROVE_THREAD, D.APPROVE_ALWAYS)
 
 

@@ -30,6 +30,7 @@ from tests.agents.wire_events import (
     translated,
 )
 from tests.support.deciding import request
+from tests.support.schema_bombs import BOMBS
 
 pytestmark = pytest.mark.req("STREAM-01", "STREAM-03")
 
@@ -77,6 +78,12 @@ OF_CAIPE = {
 }
 
 
+def call_with(schema: Fields) -> Fields:
+    """A call that waits, with the schema of its arguments."""
+    review = {"allowed_decisions": ["approve", "edit", "reject"], "args_schema": schema}
+    return {"action_requests": [{"name": "delete", "args": {"a": 1}}], "review_configs": [review]}
+
+
 @pytest.mark.req("HITL-10")
 @pytest.mark.parametrize(
     ("before", "asking", "dialect"),
@@ -115,7 +122,7 @@ def test_an_approval_of_1_0() -> None:
                 id="i1",
                 prompt="Delete?",
                 reason="tool_call",
-                tool=ToolRequest(name="delete", arguments={"path": "a"}),
+                tool=ToolRequest(name="delete", arguments={"path": "a"}, schema={"type": "object"}),
                 fields=(
                     FormField(name="approved", type=FieldType.BOOLEAN, required=True),
                     FormField(name="reason", description="why"),
@@ -263,13 +270,35 @@ def test_a_listed_field_keeps_its_limits_and_hides_what_is_secret() -> None:
 
 
 @pytest.mark.req("HITL-04")
-def test_the_schema_of_the_arguments_comes_with_the_call() -> None:
-    arguments_schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+@pytest.mark.parametrize(
+    "arguments_schema",
+    [
+        {"type": "object", "properties": {"path": {"type": "string"}}},
+        {"additionalProperties": {"type": "string"}},
+        {"$ref": "#/$defs/call", "$defs": {"call": {"properties": {"path": {"type": "string"}}}}},
+    ],
+)
+def test_the_schema_of_the_arguments_comes_with_the_call(arguments_schema: Fields) -> None:
     schema = {"properties": {"approved": {"type": "boolean"}, "editedArgs": arguments_schema}}
     payload = {"toolName": "delete", "toolArgs": '{"path": "a"}'}
     (told,) = translated(interrupt({"id": "i1", "reason": "r", "responseSchema": schema, "payload": payload}))
     assert isinstance(told, Interrupted)
     assert told.asked[0].tool == ToolRequest(name="delete", arguments={"path": "a"}, schema=arguments_schema)
+
+
+@pytest.mark.req("SEC-09")
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (call_with(BOMBS["anyOf"][0]), "tool.schema: a simpler schema"),
+        (call_with({"properties": {"a": {"title": "x" * 300_000}}}), "tool.schema: at most 262,144 bytes"),
+        ({"fields": [{"name": "a", "pattern": "x" * 1_001}]}, "fields.a: a shorter pattern"),
+    ],
+)
+def test_what_cannot_be_checked_is_not_asked_and_the_thread_reads_why(payload: Fields, why: str) -> None:
+    (told,) = translated(interrupt({"id": "i1", "reason": "r", "payload": payload}))
+    assert isinstance(told, Interrupted)
+    assert why in (why_unaskable(told.asked) or "")
 
 
 @pytest.mark.req("HITL-10")

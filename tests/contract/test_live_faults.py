@@ -23,7 +23,10 @@ from swarm.domain.answers.events import (
     StepNamed,
     TextDelta,
 )
+from swarm.domain.answers.reducer import AgentEventReceived, Input, step
 from swarm.domain.answers.showing import AnswerLost
+from swarm.domain.answers.state import Live
+from swarm.slack.outgoing import live
 from swarm.slack.outgoing.live import EVENTS_AHEAD
 from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.live_scene import (
@@ -282,3 +285,34 @@ async def test_an_agent_that_says_thirty_megabytes_while_slack_is_slow_fills_no_
         assert shown.outcome == RunFailed(reason=TOO_LONG)
         assert len(shown.text) <= MAX_ANSWER_CHARACTERS
         assert said_bytes < 30_000_000
+
+
+@pytest.mark.req("SEC-09")
+async def test_while_a_long_answer_is_read_others_have_their_turns(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, sizes, turns = 0, list[int](), list[int]()
+
+    async def others() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def noted(before: Live, taken: Input, now: float) -> Any:
+        if isinstance(taken, AgentEventReceived) and isinstance(taken.event, TextDelta):
+            sizes.append(len(taken.event.text))
+            turns.append(turn)
+        return step(before, taken, now)
+
+    async def long() -> Events:
+        yield TextDelta(text="sk-" * 10_000, message_id="1")
+        yield Finished()
+
+    monkeypatch.setattr(live, "step", noted)
+    waiting = asyncio.create_task(others())
+    await scene.show(long)
+    waiting.cancel()
+    assert sum(sizes) == 30_000
+    assert max(sizes) <= 2 * live.PIECE_CHARACTERS
+    assert len(set(turns)) == len(turns)

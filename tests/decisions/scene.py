@@ -183,7 +183,8 @@ async def _open(stack: contextlib.AsyncExitStack, processes: Processes, migrated
     }
     tools = await stack.enter_async_context(serving(tool_server(journal).streamable_http_app()))
     model = (await stack.enter_async_context(openai_server(Model(journal)))).base_url
-    http = await stack.enter_async_context(http_client(timeout=60))
+    none_kept = httpx2.Limits(max_keepalive_connections=0)  # the coordinator is killed between calls
+    http = await stack.enter_async_context(http_client(timeout=60, limits=none_kept))
     stage = Stage(processes)
     stage.use_sqlite(migrated_sqlite)
     await stage.start_twin(rates=False)

@@ -38,7 +38,7 @@ from tests.support.conversing import press, pressed, status
 from tests.support.live import Events, Gate, Scripted, Show, ends, hired, playing, says
 from tests.support.tasks import asked_and_handed, complete, work_of
 from tests.support.waiting import wait_until
-from tests.support.world import BOT, World, edit, holding, said
+from tests.support.world import BOT, World, delete, edit, holding, said
 
 D = HumanDecision
 ALICE, BOB, CAROL = "U1", "U2", "U3"
@@ -410,6 +410,51 @@ async def test_an_edit_withdraws_the_question_of_a_polling_workers_task(world: W
     assert message.text.endswith("count the words")
 
 
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-09")
+@pytest.mark.parametrize("gone", [0, 1])
+async def test_a_deletion_in_a_bundle_withdraws_the_question_and_what_is_left_runs(gone: int, world: World) -> None:
+    asking = await bundle(world)
+    request = await asking.ask(tool=DEPLOY)
+    messages = asking.trigger.inbox_messages
+    await world.ingest.handle(delete(said("", ts=messages[gone].ts, thread_ts=asking.root.ts)))
+    now = await asking.now(request)
+    assert (now.status, now.reason) == (RequestStatus.CANCELLED, "the message was deleted")
+    (left,) = (await work_of(world, asking.lead)).inbox_messages
+    assert left.ts == messages[1 - gone].ts
+
+
+@pytest.mark.req("HITL-09")
+async def test_a_run_is_told_that_its_question_was_dropped_before_what_a_deletion_has_left_runs(world: World) -> None:
+    ada = Scripted(says("Done."))
+    ada.scripts += [says("Hello."), ends(APPROVAL), says("I leave it.")]
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} hello")
+        await show.over(root)
+        await show.stop()
+        await world.says("deploy it", thread=root, by=ALICE)
+        second = await world.says("to production", thread=root, by=BOB)
+        show.begin()
+        await show.over(root, 2)
+        await world.ingest.handle(delete(second))
+        await show.over(root, 4)
+    told = [([one.values for one in run.decided], [message.text for message in run.messages]) for run in ada.inputs[2:]]
+    assert [values for values, _ in told] == [[None], []]
+    assert told[-1][1] == ["deploy it"]
+
+
+@pytest.mark.req("HITL-09")
+async def test_a_deletion_withdraws_the_question_of_a_polling_workers_task(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker)
+    asking = Asking(world)
+    asking.lead = worker
+    request = await asking.ask(await world.only(worker))
+    await world.ingest.handle(delete(handed.root))
+    (told,) = (await work_of(world, worker)).requests
+    assert (told.id, told.status, told.reason) == (request.id, RequestStatus.CANCELLED, "the message was deleted")
+
+
 @pytest.mark.req("HITL-09")
 @pytest.mark.parametrize("reach", [Reach.AGUI, Reach.BUILTIN, Reach.POLLING])
 @pytest.mark.parametrize("what", ["edited", "approved"])
@@ -489,7 +534,7 @@ async def test_the_card_of_a_live_call_says_that_its_message_was_edited(asking: 
     request = await asking.ask(wait=True)
     await world.ingest.handle(edit(asking.root, f"{BOT} other"))
     now = await asking.now(request)
-    assert (now.is_open, now.reason) == (True, "The message that asked for this was edited after the question.")
+    assert (now.is_open, now.reason) == (True, "The message that asked was edited after the question.")
     assert (await asking.decide(request)).status is RequestStatus.APPROVED
 
 

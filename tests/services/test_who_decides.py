@@ -25,9 +25,11 @@ from swarm.domain.model.requests import (
     HumanRequest,
     RequestStatus,
 )
+from swarm.domain.model.threads import Standing
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.store import agents, requests
+from swarm.store.threads import people
 from tests.services.test_homes import Tabs
 from tests.services.test_requests import APPROVAL, FORM, PUSH, Asking
 from tests.support.conversing import status
@@ -208,6 +210,18 @@ async def test_a_grant_for_everybody_comes_from_the_operator_and_from_people_nam
                   one.inbox_messages[0].user_id == "U9"]  # fmt: skip
     assert (await asking.ask(trigger, key="q2", tool=PUSH)).status is RequestStatus.APPROVED
     assert (await asking.audit()).count("used") == 1
+
+
+@pytest.mark.parametrize("standing", [Standing.GUEST, Standing.UNVERIFIED])
+async def test_a_grant_ends_with_its_givers_membership(standing: Standing, world: World) -> None:
+    world.rule(DecisionRule(policy=DecisionPolicy(users=("U2",)), tool="git_*"))
+    asking, _ = await asked_by(world, "U1")
+    await asking.decide(await asking.ask(**GRANTABLE), D.APPROVE_ALWAYS, by="U2")
+    await world.database.write(people.put, "T1", "U2", standing)
+    await world.says(f"{BOT} push", by="U9")
+    (trigger,) = [one for one in await world.poll(asking.lead) if is_work(one) and
+                  one.inbox_messages[0].user_id == "U9"]  # fmt: skip
+    assert (await asking.ask(trigger, key="q2", tool=PUSH)).is_open
 
 
 async def test_four_eyes_are_not_passed_by_ones_own_grant_for_everybody(world: World) -> None:

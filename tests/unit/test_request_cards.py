@@ -178,6 +178,9 @@ def test_a_tool_shows_its_name_and_arguments_without_secrets_above_the_agents_wo
     assert '"password": "⟨hidden: 7 characters⟩"' in shown["text"]
     counted = words(card(human_request(tool=deploy(password=123456, passengers=3, max_tokens=9, secret=True))))
     assert '"password": "⟨hidden: 6 characters⟩"' in counted
+    again = words(card(human_request(tool=deploy(password_confirmation="hunter2", password2="hunter2", token_id="x"))))
+    assert again.count("⟨hidden: 7 characters⟩") == 2
+    assert '"token_id": "x"' in again
     assert '"passengers": 3,\n  "max_tokens": 9,\n  "secret": true' in counted
     assert words([says]) == "*writer* says"
     assert (said["elements"][0]["type"], words([said])) == ("rich_text_quote", "May I deploy?\nRead README")

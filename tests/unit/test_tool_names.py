@@ -51,6 +51,9 @@ def test_names_of_one_script_are_asked_about(name: str) -> None:
         ("ԁерӏоу", "look like a Latin one"),
         ("сору", "look like a Latin one"),
         ("ꓓꓰꓑ", "lisu"),
+        ("ᗪᗴᑭᒪᗝᖻ", "canadian"),
+        ("𐌀𐌃𐌃", "old italic"),
+        ("dep٥oy", "arabic and latin"),
     ],
 )
 def test_a_name_that_could_be_misread_is_refused_with_the_reason(name: str, reason: str) -> None:
@@ -66,3 +69,9 @@ def test_a_rule_binds_a_tool_however_it_is_spelt(name: str, pattern: str) -> Non
     assert rule.applies("lea", None, name)
     assert not rule.applies("lea", None, "undeploy")
     assert not rule.applies("lea", None, None), "a call that names no tool is bound by a rule without a tool"
+
+
+def test_a_rule_binds_a_tool_however_many_blanks_its_name_has() -> None:
+    rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), tool="git push*")
+    assert rule.applies("lea", None, "git  Push   --force")
+    assert not rule.applies("lea", None, "gitpush")

@@ -12,6 +12,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -23,8 +24,9 @@ from swarm.agents.remote.exchange import BODY_BYTES, EVENT_BYTES, Exchange, RunD
 from swarm.agents.remote.translation.translator import Translator, answer_in, collected
 from swarm.clock import MeasuredClock
 from swarm.domain.answers.agents import Health, RemoteAgent, RunEnd
-from swarm.domain.answers.events import AgentEvent, Broken, Interrupted, RunInput
-from swarm.processes.background import BackgroundTasks
+from swarm.domain.answers.events import AgentEvent, Broken, Failed, Interrupted, RunInput
+from swarm.domain.answers.questions import why_unaskable
+from swarm.processes.background import BackgroundTasks, checked_in_turn
 
 _HEALTH_SECONDS: Final = 5.0
 _FAREWELL_SECONDS: Final = 2.0
@@ -107,7 +109,9 @@ class AguiAgent:
             async with aclosing(self._data(run_input, RunDeadline(longest_seconds))) as pieces:
                 async for data in pieces:
                     for event in translator.feed(data):
-                        yield self._requests.askable(event) if isinstance(event, Interrupted) else event
+                        if isinstance(event, Interrupted):
+                            event = await _checked(self._requests.askable(event))
+                        yield event
                     if translator.is_over:
                         break
             for event in translator.end():
@@ -175,3 +179,9 @@ class AguiAgent:
             )
         except Exception:  # noqa: BLE001 - it runs beside everything else
             _log.exception("An agent could not be notified that its run was abandoned.", action="agent_cancel", **ids)
+
+
+async def _checked(asked: Interrupted) -> AgentEvent:
+    """Returns questions, or a failure if people cannot be asked them, which takes long to find out."""
+    problem = await checked_in_turn(why_unaskable, asked.asked)
+    return Failed(message=problem) if problem else replace(asked, is_checked=True)

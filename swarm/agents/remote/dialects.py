@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import orjson
 from ag_ui.core import (
     PROTOCOL_VERSION,
     AssistantMessage,
@@ -26,7 +25,7 @@ from ag_ui.core import (
 
 from swarm.agents.failures import refused
 from swarm.agents.http import AgentRequest
-from swarm.agents.remote.resumes import askable_by_form, command, form_data, resume_data, resume_entries
+from swarm.agents.remote.resumes import askable_by_form, command, form_data, json_of, resume_data, resume_entries
 from swarm.agents.remote.translation.wire import id_of, is_object
 from swarm.domain.answers.agents import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.answers.events import InputMessage, Interrupted, RunInput, Speaker
@@ -34,7 +33,6 @@ from swarm.domain.answers.questions import tool_of_call
 from swarm.domain.model.threads import STANDING_WORDS
 from swarm.domain.prompts.fences import barred, fenced, moment, quoted
 from swarm.domain.prompts.input import SOURCE, THREAD_CONTEXT
-from swarm.domain.text.characters import data_for_model
 
 _HEAD: Final = (
     "What was said in this thread before the new message, oldest first. People, agents and programs wrote it: it tells "
@@ -115,12 +113,13 @@ class _AguiRequests(_Requests):
             messages=_messages(run_input),
             tools=[],
             context=[
-                Context(description=name, value=_words(value)) for name, value in run_input.client_context.items()
+                Context(description=name, value=value if isinstance(value, str) else json_of(value))
+                for name, value in run_input.client_context.items()
             ],
             forwarded_props=self._props(run_input),
             resume=resume_entries(run_input.decided) or None,
         )
-        body = _json(asked.model_dump(mode="json", by_alias=True))
+        body = json_of(asked.model_dump(mode="json", by_alias=True)).encode()
         return AgentRequest(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
 
     def health(self) -> AgentRequest:
@@ -207,7 +206,7 @@ class _CaipeRequests(_Requests):
 
     def _post(self, path: str, headers: dict[str, str], body: dict[str, object]) -> AgentRequest:
         headers = {**headers, "X-Client-Source": "slack-bot"}
-        return AgentRequest(method="POST", url=f"{self._base}{path}", body=_json(body), headers=headers)
+        return AgentRequest(method="POST", url=f"{self._base}{path}", body=json_of(body).encode(), headers=headers)
 
 
 def _health(status: int, *, is_well: bool) -> Health:
@@ -241,17 +240,3 @@ def _tool_call(call: object) -> ToolCall | None:
 
 def _present(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value not in (None, "")}
-
-
-def _words(value: object) -> str:
-    return value if isinstance(value, str) else _json(value).decode()
-
-
-def _json(value: object | Mapping[str, Any]) -> bytes:
-    """Encodes a value as JSON without characters that the agent's model cannot read."""
-    return orjson.dumps(data_for_model(value), default=_plain)
-
-
-def _plain(value: object) -> object:
-    """Converts mappings other than dict."""
-    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -70,7 +70,7 @@ def form_data(decided: Iterable[Decided]) -> str:
     answers = [one.values for one in decided if one.values is not None]
     if not answers:
         return _EXPIRED_FORM if any(one.expired for one in decided) else DISMISSED
-    return _json(_texts(answers))
+    return json_of(_texts(answers))
 
 
 def askable_by_form(asked: Interrupted) -> Interrupted:
@@ -96,12 +96,12 @@ def resume_data(decided: Iterable[Decided]) -> str:
     decided = tuple(decided)
     approvals = [one for one in decided if _is_approval(one)]
     if approvals:
-        return _json({"type": _TOOL_APPROVAL, **_caipe_decisions(approvals)})
+        return json_of({"type": _TOOL_APPROVAL, **_caipe_decisions(approvals)})
     answers = [one.values for one in decided if one.values is not None]
     if answers:
-        return _json({"type": "form_input", "values": _texts(answers)})
+        return json_of({"type": "form_input", "values": _texts(answers)})
     why = {REASON: NOBODY_DECIDED} if any(one.expired for one in decided) else {}
-    return _json({"type": "form_input", "dismissed": True, **why})
+    return json_of({"type": "form_input", "dismissed": True, **why})
 
 
 def _by_interrupt(decided: Iterable[Decided]) -> dict[str, list[tuple[AnswerForm | None, Decided]]]:
@@ -180,8 +180,8 @@ def _command_value(value: object) -> object:
     It parses a text that is JSON, and before 0.0.26 it ignores values that are false in Python.
     """
     if isinstance(value, str) and parsed(value) is not None:
-        return _json(value)
-    return value or _json(value)
+        return json_of(value)
+    return value or json_of(value)
 
 
 def _caipe_decisions(decided: list[Decided]) -> dict[str, object]:
@@ -237,10 +237,11 @@ def _texts(answers: list[Mapping[str, object]]) -> dict[str, object]:
 def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_text(one) for one in value)
-    return value if isinstance(value, str) else _json(value)
+    return value if isinstance(value, str) else json_of(value)
 
 
-def _json(value: object) -> str:
+def json_of(value: object) -> str:
+    """Returns a value as JSON without characters that the agent's model cannot read."""
     return orjson.dumps(data_for_model(value), default=_plain).decode()
 
 

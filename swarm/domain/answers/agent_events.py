@@ -149,7 +149,7 @@ def take_event(live: Live, event: AgentEvent, now: float) -> Step:
         case Finished():
             return _finished(live, event, now), ()
         case Interrupted():
-            problem = why_unaskable(event.asked)
+            problem = None if event.is_checked else why_unaskable(event.asked)
             return end(live, RunFailed(reason=problem) if problem else NeedsInput(asked=event.asked), now), ()
         case Cancelled():
             return end(live, RunFailed(reason=wording.CANCELLED), now), ()

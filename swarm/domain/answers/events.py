@@ -132,9 +132,10 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interrupted:
-    """The end of a run that waits for people."""
+    """The end of a run that waits for people. ``is_checked``: they can be asked (`why_unaskable`)."""
 
     asked: tuple[Asked, ...]
+    is_checked: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 MOST_CHARACTERS: Final = 256
@@ -39,10 +40,11 @@ class _SecretPattern:
 
 def _is_random(value: str) -> bool:
     """Whether a value has letters and digits and differs from names and placeholders (words with a short number)."""
-    has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    return has_both and not _WORDS.fullmatch(value)
+    return bool(_DIGIT.search(value) and _LETTER.search(value)) and not _WORDS.fullmatch(value)
 
 
+_DIGIT: Final = re.compile(r"[\d¹²³⁰⁴-⁹₀-₉]")
+_LETTER: Final = re.compile(r"[^\W\d_]")
 _WORDS: Final = re.compile(r"[A-Za-z]*\d{0,2}(?:[_./-][A-Za-z]*\d{0,2})*")
 _PLACEHOLDERS: Final = frozenset({"password", "passwd", "pass", "pw", "secret", "pwd", "xxx", "token", "key"})
 _REFERENCE: Final = re.compile(r"[$%/~<{*.]|https?:", re.IGNORECASE)  # a variable, a path, an address
@@ -347,7 +349,7 @@ class _Scan:
         self._given = len(state.seen)  # everything before this position was output
         self._floor = state.floor
         self._out: list[str] = []
-        self._next: list[re.Match[str] | None] | None = None  # the next opening of each pattern
+        self._next: list[tuple[int, int, int]] = []  # a heap: the end, place and begin of each pattern's next opening
         self.spans: list[tuple[int, int, _SecretPattern]] = []  # the secrets of this piece
 
     def run(self) -> tuple[_PatternRemover, str]:
@@ -393,20 +395,24 @@ class _Scan:
 
     def _opened(self) -> _SecretPattern | None:
         """Outputs the text up to the end of the first opening. Returns its pattern; None without an opening."""
-        if self._next is None:
+        if not self._next:
             if not MAY_END_OPENING.search(self._buffer, max(self._floor, self._given - LONGEST_END)):
                 return None
-            self._next = [pattern.opening.search(self._buffer, self._floor) for pattern in SECRET_PATTERNS]
-        for place, found in enumerate(self._next):
-            if found and found.start() < self._floor:
-                self._next[place] = SECRET_PATTERNS[place].opening.search(self._buffer, self._floor)
-        opened = [(found.end(), place) for place, found in enumerate(self._next) if found]
-        if not opened:
-            return None
-        end, place = min(opened)
-        self._give(end)
-        self._floor = end
-        return SECRET_PATTERNS[place]
+            for place in range(len(SECRET_PATTERNS)):
+                self._look_for(place)
+        while self._next:
+            end, place, begin = self._next[0]
+            if begin >= self._floor:
+                self._give(end)
+                self._floor = end
+                return SECRET_PATTERNS[place]
+            heappop(self._next)
+            self._look_for(place)
+        return None
+
+    def _look_for(self, place: int) -> None:
+        if found := SECRET_PATTERNS[place].opening.search(self._buffer, self._floor):
+            heappush(self._next, (found.end(), place, found.start()))
 
     def _give(self, end: int) -> None:
         self._out.append(self._buffer[self._given : end])

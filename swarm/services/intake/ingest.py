@@ -31,7 +31,8 @@ from swarm.domain.text.fingerprints import turned_resolved
 from swarm.domain.text.slack_text import without_quotations
 from swarm.services.intake.decisions import Routing
 from swarm.services.intake.posted import Posted, PostedMessages
-from swarm.services.requests.held import lock_asking, withdraw_edited
+from swarm.services.requests.asking import DELETED, EDITED
+from swarm.services.requests.held import lock_asking, withdraw_changed
 from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.rules.task_threads import concerned
@@ -156,7 +157,7 @@ class Ingest:
         if stored and stored["text"] != message.text:
             erase_edited(tx, thread, stored, message.text, inbox_messages)
         is_changed = stored is None or stored["text"] != message.text
-        if is_changed and thread and withdraw_edited(tx, thread, inbox_messages):
+        if is_changed and thread and withdraw_changed(tx, thread, inbox_messages, EDITED):
             inbox_messages = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if is_changed and routing.decision.outcome is RoutingOutcome.EDITED:
             self._tell_of_edit(tx, message, inbox_messages)
@@ -240,12 +241,16 @@ class Ingest:
             early.lock(tx, team, [(event.channel, root_ts)])
         early.drop(tx, team, event.channel, root_ts, event.ts)  # the message may wait for its thread or its author
         alerts.end(tx, team, event.channel, event.ts)
+        if thread:
+            lock_asking(tx, thread)
         if not transcript.mark_deleted(tx, team, event.channel, event.ts, root_ts):
             return
         inbox_messages = inbox.of_message_locked(tx, team, event.channel, event.ts)
         if was:
             erase_deleted(tx, thread, was, inbox_messages)
         withdraw(tx, inbox_messages, "deleted in Slack")
+        if thread:
+            withdraw_changed(tx, thread, inbox_messages, DELETED)
 
     def _conversation_of(self, tx: Transaction, event: MessageDeleted) -> str:
         place = (event.channel, event.ts)

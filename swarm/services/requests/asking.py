@@ -61,7 +61,8 @@ UNAPPROVED_SECONDS: Final = 24 * 3600
 """For this long, who asked for a tool without getting approval is a requester of the next question about it."""
 
 EDITED: Final = "the message that asked was edited"
-"""Why a question is withdrawn after whose end its messages run again, with their new text."""
+DELETED: Final = "the message was deleted"
+"""Why a question is withdrawn after whose end its messages run again: with their new text, or without the deleted."""
 
 JOINED: Final = "the same was asked before for other work, and ended there: {outcome}. That allows nothing here"
 """Why a request has ended that had joined another one."""
@@ -282,7 +283,8 @@ def _grant_for(tx: Transaction, request: HumanRequest, *, by_members: bool) -> G
 
     def fits(grant: Grant) -> bool:
         given = requests.get(tx, grant.request_id)
-        return grant_counts(grant, request, given.policy if given else None, by_members=by_members)
+        are_members = by_members and not strangers_of(tx, request.thread_id, [grant.given_by])
+        return grant_counts(grant, request, given.policy if given else None, by_members=are_members)
 
     return grants.use(tx, request.agent_id, request.tool.name, request.thread_id, fits)
 
@@ -416,7 +418,7 @@ def why_over(tx: Transaction, request: HumanRequest, otherwise: str) -> str:
     run = runs.get(tx, request.run_id) if request.run_id else None
     message = None if request.task_id else inbox.get(tx, request.work_id)
     if message and message.status is InboxStatus.WITHDRAWN:
-        return "the message was deleted"
+        return DELETED
     if run and run.status is RunStatus.STOPPED and run.stop_requested_by:
         return STOPPED_BY.format(person=run.stop_requested_by)
     return otherwise
@@ -439,21 +441,22 @@ def note_all_accepted(tx: Transaction, work_id: str, operating_policy: Operating
     new = [one for one in found if _note_accepted(tx, one)]
     for request in new:
         gets_text_itself = request.run_id is None and request.task_id is None  # a polling agent, with the decision
-        if request.status is RequestStatus.CANCELLED and request.reason == EDITED and not gets_text_itself:
-            _run_edited(tx, request, operating_policy)
+        if request.status is RequestStatus.CANCELLED and not gets_text_itself:
+            _run_anew(tx, request, operating_policy)
     if new or any(request.is_open for request in found):
         refresh_lane(tx, found[-1])
 
 
-def _run_edited(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
-    """Runs the messages of a withdrawn question again, with their new text, unless they were stopped meanwhile."""
+def _run_anew(tx: Transaction, request: HumanRequest, operating_policy: OperatingPolicy) -> None:
+    """Runs the messages of a withdrawn question again, as they are now, unless they were stopped meanwhile."""
     task = tasks.get(tx, request.task_id) if request.task_id else None
-    if task and task.status is TaskStatus.CANCELLED:
+    if request.reason not in (EDITED, DELETED) or (task and task.status is TaskStatus.CANCELLED):
         return
-    for inbox_message_id in sorted({*request.inbox_message_ids, *leading_to(tx, request.task_id)}):
+    led = leading_to(tx, request.task_id) if request.reason == EDITED else ()  # what was delegated is not withdrawn
+    for inbox_message_id in sorted({*request.inbox_message_ids, *led}):
         inbox_message = inbox.locked(tx, inbox_message_id)
         step = _AGAIN.get(inbox_message.status) if inbox_message else None
-        if inbox_message and step and request.thread_id and inbox.move(tx, step, inbox_message, reason=EDITED):
+        if inbox_message and step and request.thread_id and inbox.move(tx, step, inbox_message, reason=request.reason):
             show_anew(tx, threads.locked(tx, request.thread_id), inbox_message, operating_policy.reactions)
 
 

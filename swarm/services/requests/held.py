@@ -21,7 +21,6 @@ from swarm.domain.request_texts import outcome_text
 from swarm.domain.shown_requests import notified_title
 from swarm.domain.text.slack_text import safe
 from swarm.services.requests.asking import (
-    EDITED,
     cancel,
     dismiss,
     leading_to,
@@ -44,7 +43,6 @@ HELD_TEXT: Final = "✋ {agent} reads your message once “{title}” is decided
 DROPPED_TEXT: Final = "Dropped. {agent} is told first, and then reads the messages that waited."
 NOT_YOURS_TEXT: Final = "Only the people who asked, and those who may decide, can drop this."
 GONE_TEXT: Final = "There is no such question here. It may have been deleted."
-NOTED_EDIT: Final = "The message that asked for this was edited after the question."
 
 
 def hold(
@@ -159,27 +157,27 @@ def lock_asking(tx: Transaction, thread: Thread) -> None:
         tasks.locked(tx, task_id)
 
 
-def withdraw_edited(tx: Transaction, thread: Thread, edited: Collection[InboxMessage]) -> bool:
-    """Withdraws the durable questions of work that an edited message has led to, so that its new text runs; the cards
-    of live questions say that it was edited. Returns whether it has withdrawn any. `lock_asking` comes before, and the
-    messages are locked.
+def withdraw_changed(tx: Transaction, thread: Thread, changed: Collection[InboxMessage], reason: str) -> bool:
+    """Withdraws the durable questions of work that a changed message has led to, so that what is left runs; the cards
+    of live questions say what has changed: ``reason`` is `EDITED` or `DELETED`. Returns whether it has withdrawn any.
+    `lock_asking` comes before, and the messages are locked.
     """
-    is_any, ids = False, {inbox_message.id for inbox_message in edited}
+    is_any, ids = False, {inbox_message.id for inbox_message in changed}
     for request in requests.open_in_thread(tx, thread.id) if ids else ():
         if not ids & {request.work_id, *request.inbox_message_ids, *leading_to(tx, request.task_id)}:
             continue
         if request.asker is Asker.LIVE:
-            if requests.remark(tx, request, NOTED_EDIT):
+            if requests.remark(tx, request, f"{reason[:1].upper()}{reason[1:]} after the question."):
                 refresh_cards(tx, request.id)
             continue
-        cancel(tx, request, EDITED)
+        cancel(tx, request, reason)
         agent = agents.by_id(tx, request.agent_id)
         if (
             agent and agent.reach is Reach.BUILTIN and not request.task_id
         ):  # its next run begins with the new text, as after a newer message
             requests.resume(tx, ResumeStep.SEND, request)
             requests.resume(tx, ResumeStep.ACCEPT, request)
-        release(tx, request, EDITED)
+        release(tx, request, reason)
         is_any = True
     return is_any
 

@@ -63,10 +63,7 @@ the agent has to wait.
 """
 
 PIECE_CHARACTERS: Final = 4_096
-"""A longer delta counts as several events, which also limits the number of queued characters."""
-
-_JOINED_CHARACTERS: Final = 16_384
-"""A longer text is not copied in order to append to it."""
+"""A longer delta counts as several events, which also limits the number of queued characters, and is not joined."""
 
 LANDING_SECONDS: Final = 3.0
 """How long the end of an answer waits for a call in progress."""
@@ -202,6 +199,7 @@ class LiveAnswer:
             await self._execute(self._first)
             while self._over is None:
                 await self._step(await self._next())
+                await asyncio.sleep(0)  # the queue may be full of text that takes long to read
         finally:
             self._end_seals(are_all=True)
             await self._close(events)
@@ -431,7 +429,7 @@ def _jitter() -> float:
 
 def _may_grow(event: AgentEvent) -> TypeGuard[TextDelta]:
     """Returns whether text can be appended to the event without copying much."""
-    return isinstance(event, TextDelta) and len(event.text) < _JOINED_CHARACTERS
+    return isinstance(event, TextDelta) and len(event.text) < PIECE_CHARACTERS
 
 
 def _pieces(event: AgentEvent) -> Iterator[AgentEvent]:

@@ -119,7 +119,7 @@ def _tool(call: StreamedCall | None, payload: JsonObject, schema: JsonObject) ->
     given = parsed(call.argument_text()) if call else first(payload, "tool_args", "toolArgs", "args", "arguments")
     properties = schema.get("properties")
     edited = properties.get(EDITED_ARGUMENTS) if is_object(properties) else None
-    return tool_request(name, _arguments(given), _schema(edited))
+    return tool_request(name, _arguments(given), edited if is_object(edited) else None)
 
 
 def _of_approvals(
@@ -136,7 +136,7 @@ def _of_approvals(
             id=own.question_id,
             prompt=_signed(text_of(approval.prompt, _MOST_PROMPT), payload),
             reason=line_of(interrupt.reason),
-            tool=None if is_answered else tool_request(name, arguments, _schema(approval.schema)),
+            tool=None if is_answered else tool_request(name, arguments, approval.schema),
             decisions=(_D.ANSWER, _D.REJECT)
             if is_answered
             else _decisions(approval.allowed, can_edit=not {NOT_AN_OBJECT} & arguments.keys()),
@@ -234,11 +234,6 @@ def _arguments(given: object) -> Mapping[str, Any]:
     if is_object(value):
         return value
     return {} if given in (None, "", []) else {NOT_AN_OBJECT: given}
-
-
-def _schema(value: object) -> Mapping[str, Any] | None:
-    is_useful = is_object(value) and is_object(value.get("properties")) and _is_storable(value)
-    return value if is_object(value) and is_useful else None
 
 
 def _signed(prompt: str, payload: JsonObject) -> str:

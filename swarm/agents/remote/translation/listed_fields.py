@@ -31,7 +31,6 @@ _TYPES: Final = {
 }
 _CHOICES: Final = frozenset({FieldType.SELECT, FieldType.MULTISELECT})
 _WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_PATTERN_CHARACTERS: Final = 1000
 
 
 def listed_fields(payload: JsonObject) -> tuple[FormField, ...] | None:
@@ -72,7 +71,7 @@ def _field(field: JsonObject) -> FormField:
         options=options,
         min=_number(first(field, "min", "minimum", "minLength", "min_length")),
         max=_number(first(field, "max", "maximum", "maxLength", "max_length")),
-        pattern=pattern if isinstance(pattern, str) and len(pattern) <= _PATTERN_CHARACTERS else None,
+        pattern=pattern if isinstance(pattern, str) else None,
         secret=word in _SECRETS or any(field.get(name) is True for name in ("secret", "password", "sensitive")),
     )
 

@@ -9,7 +9,7 @@ a ``status``. This covers the ``write_todos`` tool of LangChain and deepagents, 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ag_ui.core import (
@@ -137,7 +137,8 @@ def _plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
     """Returns the steps of a plan. The agent's own ids are used if they are all different; otherwise positions are
     used.
     """
-    shown = [(item, title) for item in items[:_STEPS] if (title := _title(item))]
+    titles = (line_of(first(item, *_TITLES) if is_object(item) else item) for item in items[:_STEPS])
+    shown = [(item, title) for item, title in zip(items, titles, strict=False) if title]
     own = [id_of(item.get("id")) if is_object(item) else "" for item, _ in shown]
     ids = own if all(own) and len(set(own)) == len(own) else [str(place) for place in range(1, len(shown) + 1)]
     return tuple(
@@ -187,22 +188,14 @@ def _place(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else -1
 
 
-def _title(item: object) -> str:
-    return line_of(first(item, *_TITLES) if is_object(item) else item)
-
-
 def _status(item: object) -> StepStatus:
     if not is_object(item):
         return StepStatus.PENDING
     status = first(item, "status", "state")
     if isinstance(status, str):
-        word = "".join(_letters(status[:40]))
+        word = "".join(filter(str.isalpha, status[:40].lower()))
         return StepStatus[_STATUSES.get(word, "PENDING")]
     return StepStatus.COMPLETE if first(item, "done", "completed") is True else StepStatus.PENDING
-
-
-def _letters(word: str) -> Iterable[str]:
-    return (letter for letter in word.lower() if letter.isalpha())
 
 
 class Steps:
