@@ -17,6 +17,7 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
 from swarm.domain.shown_requests import notified_title
 from swarm.services.rules.escalations import post_key
+from swarm.services.rules.signs import seconds_without_sign
 from swarm.store import agents, deliveries, escalations, history, requests, tasks, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
@@ -48,7 +49,7 @@ class ExplainedInboxMessage(TypedDict):
     status: str
     matched_by: str
     attempts: int
-    waits_for: str | None  # what holds the message back
+    waits_for: str | None  # what holds the message back; while it is worked on, the first sign of its agent
     timeline: list[StepShape]
     deliveries: list[str]  # for example "post: sent 1700000000.000200"
 
@@ -60,6 +61,7 @@ class ExplainedTask(TypedDict):
     title: str
     agent: str | None
     status: str
+    waits_for: str | None  # the first sign of its agent
     timeline: list[StepShape]
     deliveries: list[str]
 
@@ -126,10 +128,11 @@ def sentences(explained: Explained, *, is_silent: bool = False) -> tuple[str, ..
         lines.append("No agent got it.")
     for entry in explained["entries"]:
         became, reason = _BECAME[InboxStatus(entry["status"])], _last_reason(entry["timeline"])
-        became += f", because it waits for {entry['waits_for']}" if entry["waits_for"] else ""
+        became += f"; it waits for {entry['waits_for']}" if entry["waits_for"] else ""
         lines.append(f"{entry['agent'] or 'An agent still to come'} {became}{reason}.")
     for task in explained["tasks"]:
         status, reason = task["status"].replace("_", " "), _last_reason(task["timeline"])
+        status += f", waits for {task['waits_for']}" if task["waits_for"] else ""
         lines.append(f"Task “{task['title']}”, {task['agent'] or 'not assigned'}: {status}{reason}.")
     if explained["owner"]:
         lines.append(f"Later messages in the thread go to {explained['owner']}.")
@@ -215,6 +218,7 @@ def _task(tx: Transaction, task: Task, names: dict[str, str]) -> ExplainedTask:
         title=task.title,
         agent=names.get(task.agent_id or ""),
         status=task.status.value,
+        waits_for=_sign(tx, task),
         timeline=steps(history.of_subject(tx, task.id), names),
         deliveries=[_delivery(row) for row in deliveries.of_task(tx, task.id)],
     )
@@ -234,12 +238,17 @@ def _inbox_message(tx: Transaction, inbox_message: InboxMessage, names: dict[str
 
 
 def _waits_for(tx: Transaction, inbox_message: InboxMessage) -> str | None:
-    """Returns the question of the message's agent that holds the message back."""
+    """Returns the question of the message's agent that holds the message back, or the sign that is missing."""
     if inbox_message.status is not InboxStatus.UNREAD:
-        return None
+        return _sign(tx, inbox_message)
     found = requests.open_in_thread(tx, inbox_message.thread_id)
     held_by = next((one for one in found if one.holds and one.agent_id == inbox_message.agent_id), None)
     return f"the decision on “{notified_title(held_by)}”" if held_by else None
+
+
+def _sign(tx: Transaction, work: InboxMessage | Task) -> str | None:
+    seconds = seconds_without_sign(tx, work.lease_token)
+    return f"a first sign of the agent, for {seconds} seconds so far" if seconds is not None else None
 
 
 def _escalation(tx: Transaction, thread: Thread) -> ExplainedEscalation | None:
