@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import and_, bindparam, exists, func, literal_column, null, or_, select, union_all, update
+from sqlalchemy import Text, and_, bindparam, exists, func, literal_column, null, or_, select, union_all, update
 
 from swarm.domain.answers.calls import SessionState
 from swarm.domain.model.agents import Reach
@@ -137,7 +137,7 @@ _wants_sign = ~_is_shown & or_(
         _is_answering.where(_is_from_person, _tm.author_kind == literally(AuthorKind.USER)),
     ),
 )
-_note_key = literal_column(f"'{NO_SIGN_KEY}'") + _l.trigger_id
+_note_key = literal_column(f"'{NO_SIGN_KEY}'", Text) + _l.trigger_id
 _is_told = exists().where(_d.idempotency_key == _note_key)
 _is_over = exists().where(_d.idempotency_key == _note_key + literal_column("':gone'"))
 _held_long = (
