@@ -17,6 +17,7 @@ from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRe
 from swarm.domain.patterns import TooCostly, WorkLimit
 from swarm.domain.schema_checks import SchemaCheck, Unusable
 from swarm.domain.schema_forms import field_of, fields_of, json_text
+from swarm.domain.text.unique_keys import KeyTwice, read_json
 
 ARGUMENTS: Final = "arguments"
 """The name of the only field of a call whose arguments are edited as one JSON text."""
@@ -132,7 +133,12 @@ def _schema_like(value: object) -> dict[str, Any]:
 
 
 def _parsed(name: str, text: object) -> Any:
+    if not isinstance(text, str):
+        return text
     try:
-        return orjson.loads(text) if isinstance(text, str) else text
-    except orjson.JSONDecodeError:
+        orjson.loads(text)  # refuses halves of surrogate pairs
+        return read_json(text)
+    except KeyTwice as error:
+        raise ValueError(f"{name}: {error}.") from None
+    except ValueError:
         raise ValueError(f"{name}: Enter valid JSON.") from None

@@ -40,8 +40,8 @@ async def notes(world: World) -> list[str]:
     """What people read about work without a sign."""
     await world.send()
     shown = await world.rows(
-        "SELECT text FROM deliveries d WHERE kind = 'post' AND substr(idempotency_key, 1, 8) = 'no_sign:' AND NOT EXISTS "
-        "(SELECT 1 FROM deliveries g WHERE g.kind = 'delete' AND g.updates_id = d.id)"
+        "SELECT text FROM deliveries d WHERE kind = 'post' AND substr(idempotency_key, 1, 8) = 'no_sign:' "
+        "AND NOT EXISTS (SELECT 1 FROM deliveries g WHERE g.kind = 'delete' AND g.updates_id = d.id)"
     )
     return [row["text"] for row in shown]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
+from swarm.domain.text.unique_keys import read_json
 from swarm.telemetry.redaction import Redactor
 
 _CALL_SECONDS: Final = 60.0
@@ -186,20 +186,12 @@ def document(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} cannot be read: it is not UTF-8") from None
     plain = _LAST_COMMA.sub(lambda found: found[1] or " ", _COMMENT.sub(_without_comment, text))
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        for key, count in Counter(key for key, _ in pairs).items():
-            if count > 1:
-                places = re.finditer(rf"{re.escape(json.dumps(key))}\s*:", plain)
-                lines = [str(plain.count("\n", 0, at.start()) + 1) for at in places]
-                raise ConfigurationError(f"{path}: {key} stands twice (lines {', '.join(lines)})")
-        return dict(pairs)
-
     try:
-        read = json.loads(plain, object_pairs_hook=once)
+        read = read_json(plain)
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{path}: line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
     if not isinstance(read, dict):
         raise ConfigurationError(f"{path}: a mapping with mcpServers is expected")
     return read

@@ -1,8 +1,11 @@
-"""Reads YAML in which no key stands twice, since all but the last would be lost."""
+"""Reads YAML and JSON in which no key stands twice, since all but the last would be lost."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import re
+from collections import Counter
+from typing import Any, Final
 
 import yaml
 
@@ -30,3 +33,49 @@ class UniqueKeys(yaml.SafeLoader):
                         )
                     seen[key.value] = key.start_mark
         super().flatten_mapping(node)
+
+
+class KeyTwice(ValueError):
+    """A key of JSON stands twice. ``place`` is its path."""
+
+    def __init__(self, place: str, lines: str = "") -> None:
+        super().__init__(f"{place} stands twice{lines}")
+        self.place = place
+
+
+def read_json(text: str) -> Any:
+    """Reads JSON. Raises ValueError, also for nesting that is too deep and for "NaN" and similar numbers, which only
+    Python reads, and KeyTwice, which names the lines, too, if there are several.
+    """
+    found: list[tuple[dict[str, Any], str]] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        read = dict(pairs)
+        if len(read) < len(pairs):
+            found.append((read, Counter(key for key, _ in pairs).most_common(1)[0][0]))
+        return read
+
+    try:
+        content = json.loads(text, object_pairs_hook=once, parse_constant=_refused)
+    except RecursionError as error:
+        raise ValueError("It is nested too deeply.") from error
+    if found:
+        place, key = ".".join((*_path(content, found[-1][0]), found[-1][1])), re.escape(json.dumps(found[-1][1]))
+        lines = [str(text.count("\n", 0, at.start()) + 1) for at in re.finditer(rf"{key}\s*:", text)]
+        raise KeyTwice(place, f" (lines {', '.join(lines)})" if "\n" in text and lines else "")
+    return content
+
+
+def _path(content: Any, wanted: dict[str, Any]) -> tuple[str, ...]:
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), content)]
+    while waiting:
+        path, value = waiting.pop()
+        if value is wanted:
+            return path
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        waiting += [((*path, str(key)), one) for key, one in inner]
+    return ()
+
+
+def _refused(name: str) -> None:
+    raise ValueError(f"{name} is not JSON.")
