@@ -287,7 +287,10 @@ def test_a_file_in_utf_16_is_understood(tmp_path: Path) -> None:
         ({"mcpServers": {"a": HTTP | {"oauth": {"clientId": "x"}}}}, "mcpServers.a.oauth: this is not supported"),
         ({"mcpServers": {"a": RUN | {"disabledTools": ["x"]}}}, "mcpServers.a.disabledTools: this is not read"),
         ({"mcpServers": {"a": RUN}, "servers": {"a": HTTP}}, "servers.a stands in mcpServers, too"),
-        ('{"mcpServers": {"a": {"command": "x"},\n "b": {},\n "a": {"command": "y"}}}', "mcpServers.a stands twice (lines 1, 3)"),
+        (
+            '{"mcpServers": {"a": {"command": "x"},\n "b": {},\n "a": {"command": "y"}}}',
+            "mcpServers.a stands twice (lines 1, 3)",
+        ),
         ('{"mcpServers": {}, "mcpServers": {}}', ": mcpServers stands twice"),
         ('{"mcpServers": {"a": {"command": "x", "command": "y"}}}', "mcpServers.a.command stands twice"),
         ({"context_servers": {"a": RUN}}, "mcpServers: this is missing"),
