@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import orjson
-
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRequest, is_json
 from swarm.domain.patterns import TooCostly, WorkLimit
@@ -133,11 +131,8 @@ def _schema_like(value: object) -> dict[str, Any]:
 
 
 def _parsed(name: str, text: object) -> Any:
-    if not isinstance(text, str):
-        return text
     try:
-        orjson.loads(text)  # refuses halves of surrogate pairs
-        return read_json(text)
+        return read_json(text) if isinstance(text, str) else text
     except KeyTwice as error:
         raise ValueError(f"{name}: {error}.") from None
     except ValueError:

@@ -12,20 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import (
-    BindParameter,
-    Column,
-    ColumnElement,
-    Text,
-    bindparam,
-    case,
-    delete,
-    func,
-    literal_column,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import BindParameter, Column, ColumnElement, Text, bindparam, case, delete, func, or_, select, update
 
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.runs import UNFINISHED
@@ -49,7 +36,7 @@ _d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, runs.c, thre
 
 # --- Verbatim copies
 
-_thread: Final[BindParameter[str]] = bindparam("of_thread")
+_thread: Final[BindParameter[str]] = bindparam("of_thread", type_=Text)
 # Leaves out a text that is still being written. The answer of a run that waits for people is complete.
 _ended = (_t.thread_id == _thread) & _t.status.not_in([literally(status) for status in sorted(UNFINISHED)])
 _ended_runs = select(_t.id).where(_ended)
@@ -58,7 +45,7 @@ _posted_there = or_(
     _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
     _d.task_id.in_(select(tasks.c.id).where(tasks.c.thread_id == _thread)),
     _d.request_id.in_(_requests_there),
-    _d.idempotency_key == literal_column("'title:'", Text) + _thread,
+    _d.idempotency_key == literally("title:") + _thread,
 )
 _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     *(

@@ -35,7 +35,7 @@ _LEFT: Final = {
 
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMA: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|,(?=\s*[}\]])')
-_SECTIONS: Final = ("mcpServers", "servers", "mcp.servers")
+_SECTIONS: Final = ("mcpServers", "servers", "context_servers", "mcp.servers")
 _TYPES: Final = {
     **dict.fromkeys(("stdio", "local"), "command"),
     **dict.fromkeys(("http", "streamable-http", "streamable_http", "streamablehttp", "remote"), "url"),
@@ -43,11 +43,18 @@ _TYPES: Final = {
 _REFUSED: Final = {
     "envFile": "is not read; list the variables in env, as ${NAME}",
     **dict.fromkeys(("oauth", "auth", "authProviderType"), "is not supported; set a token in headers"),
+    **dict.fromkeys(("headersHelper", "requestInit", "http_headers"), "is not read; set headers"),
+    **dict.fromkeys(("environment", "envs", "env_vars"), "is not read; list the variables in env"),
+    **dict.fromkeys(("workingDirectory", "workdir"), "is not read; set cwd"),
+    **dict.fromkeys(("sandbox", "sandboxEnabled"), "is not supported; the program would run outside"),
     **dict.fromkeys(
         ("excludeTools", "disabledTools", "includeTools", "tools"), "is not read; list the tools in allowedTools"
     ),
 }
 """Keys of other programs without which a server would be another one."""
+
+_CHOICES: Final = re.compile(r"(?i)^(?:allow|allowed|exclude|excluded|enabled?|disabled?)(?:mcp(?:json)?servers)?$")
+"""Keys of whole files by which other programs choose among the servers."""
 
 _SSE: Final = "SSE is not supported, only stdio and streamable HTTP; give its other address, or set disabled"
 _REDACTOR: Final = Redactor()
@@ -205,6 +212,9 @@ def _without_comment(found: re.Match[str]) -> str:
 def entries_in(content: Mapping[str, Any], path: Path) -> list[tuple[str, str, dict[str, Any]]]:
     """Returns the servers of a document: the section of each, its name and its settings. Raises ConfigurationError."""
     inner = content.get("mcp")
+    chosen = [*content, *(f"mcp.{key}" for key in inner or ())] if isinstance(inner, dict | None) else [*content]
+    if other := next((key for key in chosen if _CHOICES.match(key.removeprefix("mcp."))), None):
+        raise ConfigurationError(f"{path}: {other}: this is not read; set disabled in the servers themselves")
     sections = {key: content[key] for key in _SECTIONS if key in content}
     if isinstance(inner, dict) and "servers" in inner:
         sections["mcp.servers"] = inner["servers"]

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from typing import Any, Final
 
+import orjson
 import yaml
 
 _MERGE: Final = "tag:yaml.org,2002:merge"
@@ -36,16 +37,12 @@ class UniqueKeys(yaml.SafeLoader):
 
 
 class KeyTwice(ValueError):
-    """A key of JSON stands twice. ``place`` is its path."""
-
-    def __init__(self, place: str, lines: str = "") -> None:
-        super().__init__(f"{place} stands twice{lines}")
-        self.place = place
+    """A key of JSON stands twice: its path, and the lines if there are several."""
 
 
 def read_json(text: str) -> Any:
-    """Reads JSON. Raises ValueError, also for nesting that is too deep and for "NaN" and similar numbers, which only
-    Python reads, and KeyTwice, which names the lines, too, if there are several.
+    """Reads JSON. Raises KeyTwice, and ValueError, also for what others do not read: NaN, halves of surrogate pairs,
+    deep nesting.
     """
     found: list[tuple[dict[str, Any], str]] = []
 
@@ -56,13 +53,15 @@ def read_json(text: str) -> Any:
         return read
 
     try:
-        content = json.loads(text, object_pairs_hook=once, parse_constant=_refused)
+        content = json.loads(text, object_pairs_hook=once)
     except RecursionError as error:
         raise ValueError("It is nested too deeply.") from error
-    if found:
-        place, key = ".".join((*_path(content, found[-1][0]), found[-1][1])), re.escape(json.dumps(found[-1][1]))
-        lines = [str(text.count("\n", 0, at.start()) + 1) for at in re.finditer(rf"{key}\s*:", text)]
-        raise KeyTwice(place, f" (lines {', '.join(lines)})" if "\n" in text and lines else "")
+    orjson.loads(text)
+    for twice, key in found[-1:]:
+        places = re.finditer(rf"{re.escape(json.dumps(key))}\s*:", text)
+        lines = ", ".join(str(text.count("\n", 0, at.start()) + 1) for at in places)
+        place = ".".join((*_path(content, twice), key))
+        raise KeyTwice(f"{place} stands twice" + (f" (lines {lines})" if "\n" in text else ""))
     return content
 
 
@@ -75,7 +74,3 @@ def _path(content: Any, wanted: dict[str, Any]) -> tuple[str, ...]:
         inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         waiting += [((*path, str(key)), one) for key, one in inner]
     return ()
-
-
-def _refused(name: str) -> None:
-    raise ValueError(f"{name} is not JSON.")

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
-import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
@@ -80,15 +79,14 @@ def _parse_json(body: bytes) -> Any:
 
 def load_json(body: bytes) -> Any:
     """Parses JSON. Raises TooLarge, Invalid for a key that stands twice, and BadRequest, including for lone surrogates,
-    which orjson rejects as invalid Unicode.
+    which are invalid Unicode.
     """
     if not has_few_values(body):
         raise TooLarge(f"The body has more than {MOST_VALUES:,} values.", hint="Send less at once.")
     try:
-        orjson.loads(body)
         return read_json(body.decode())
     except KeyTwice as error:
-        place = error.place[:_MAX_SHOWN_PATH]
+        place = str(error).partition(" stands twice")[0][:_MAX_SHOWN_PATH]
         raise Invalid(f"{place} stands twice.", fields={place: "a key that stands once"}) from error
     except ValueError as error:
         raise BadRequest("The body is not valid JSON.", hint=str(error)) from error

@@ -318,7 +318,7 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
         or failover.find_work(tx, operating_policy)
         or requests.is_any_due(tx)
         or not alert_repeats.is_nothing_due(tx)
-        or not signs.is_nothing_due(tx)
+        or signs.untrue(tx, 1)
         or escalations.waiting_for_on_call(tx, 1)
     )
 

@@ -273,7 +273,7 @@ def _may_be_alive(tx: Transaction, lease: Lease, agent: Agent | None, operating_
 def _lose(
     tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, policy: OperatingPolicy, *, interrupted: bool = False
 ) -> None:
-    if not signs.end(tx, lease, how):
+    if not signs.end_all(tx, [lease], how):
         return
     if lease.kind is LeaseKind.NOTICE:
         _lose_notice(tx, lease, reason, policy, interrupted)
@@ -397,7 +397,7 @@ def stop(tx: Transaction, thread: Thread, tokens: Iterable[str], reason: str, op
     found = leases.locked(tx, tokens)
     for token, members in sorted(inbox.members_of(tx, sorted(found), lock=True).items()):
         claimed = _claimed(found[token], members)
-        if not claimed or not signs.end(tx, found[token], LeaseEnd.CANCELLED):
+        if not claimed or not signs.end_all(tx, [found[token]], LeaseEnd.CANCELLED):
             continue
         for inbox_message in claimed:
             inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
@@ -417,7 +417,7 @@ def end_if_resolved(tx: Transaction, lease: Lease, *, even_if_held: bool = False
         return
     task_runs = lease.task_id is not None and _still_runs(tx, lease, lease.task_id)
     if not task_runs and not claimed_members(tx, lease):
-        signs.end(tx, lease, LeaseEnd.RESOLVED)
+        signs.end_all(tx, [lease], LeaseEnd.RESOLVED)
         _unlock(tx, lease)
 
 
@@ -442,7 +442,7 @@ def _claimed(lease: Lease, inbox_messages: Iterable[InboxMessage]) -> list[Inbox
 
 
 def _give_back(tx: Transaction, lease: Lease, delay_seconds: float, reason: str | None = None) -> None:
-    signs.end(tx, lease, LeaseEnd.RELEASED)
+    signs.end_all(tx, [lease], LeaseEnd.RELEASED)
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.RELEASE, lease.trigger_id)
         tx.wake(lease.agent_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Text, and_, bindparam, exists, func, literal_column, null, or_, select, union_all, update
+from sqlalchemy import and_, bindparam, exists, func, null, or_, select, union_all, update
 
 from swarm.domain.answers.calls import SessionState
 from swarm.domain.model.agents import Reach
@@ -21,19 +21,10 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import FLAT, AuthorKind, Silence
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import (
-    agents,
-    deliveries,
-    inbox_messages,
-    lease_members,
-    leases,
-    requests,
-    run_messages,
-    runs,
-    tasks,
-    thread_messages,
-    threads,
-)
+from swarm.store.tables import agents, inbox_messages, lease_members, leases, requests, runs, tasks, threads
+from swarm.store.tables.effects import deliveries
+from swarm.store.tables.runs import run_messages
+from swarm.store.tables.threads import thread_messages
 
 SUSPENDED_AT: Final = 0
 """In place of a time: Slack was told that the work waits for people."""
@@ -129,17 +120,15 @@ _is_shown = or_(
     exists().where(_t.thread_id == _l.thread_id, _t.created_by == _l.agent_id, _t.ended_at.is_(None)),
     _asks,
 )
-_is_from_person = (_tm.team == _i.team) & (_tm.channel == _i.channel) & (_tm.ts == _i.ts)
+_is_same = (_tm.team == _i.team) & (_tm.channel == _i.channel) & (_tm.ts == _i.ts)
+_is_from_person = _is_same & (_tm.author_kind == literally(AuthorKind.USER))
 _wants_sign = ~_is_shown & or_(
     and_(_l.task_id.is_not(None), _is_in_progress.where(_t.requester.is_not(None))),
-    and_(
-        _l.task_id.is_(None),
-        _is_answering.where(_is_from_person, _tm.author_kind == literally(AuthorKind.USER)),
-    ),
+    and_(_l.task_id.is_(None), _is_answering.where(_is_from_person)),
 )
-_note_key = literal_column(f"'{NO_SIGN_KEY}'", Text) + _l.trigger_id
+_note_key = literally(NO_SIGN_KEY) + _l.trigger_id
 _is_told = exists().where(_d.idempotency_key == _note_key)
-_is_over = exists().where(_d.idempotency_key == _note_key + literal_column("':gone'"))
+_is_over = exists().where(_d.idempotency_key == _note_key + literally(":gone"))
 _held_long = (
     select(_l.token, _l.thread_id, _l.created_at, agents.c.name.label("agent_name"), _wants_sign.label("wants_sign"))
     .select_from(leases.join(agents, agents.c.id == _l.agent_id).join(threads, _h.id == _l.thread_id))
