@@ -134,7 +134,8 @@ def check_names(environment: PromptEnvironment, text: str) -> None:
         kind, names = ("filter", environment.filters) if isinstance(used, nodes.Filter) else ("test", environment.tests)
         if used.name not in names:
             raise TemplateSyntaxError(f"there is no {kind} {used.name}", used.lineno)
-    for key in tree.find_all((nodes.Getattr, nodes.Getitem)):
+    keys: list[nodes.Getattr | nodes.Getitem] = [*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)]
+    for key in keys:
         known = VARIABLES.get(key.node.name, ()) if isinstance(key.node, nodes.Name) else ()
         attr = key.attr if isinstance(key, nodes.Getattr) else getattr(key.arg, "value", None)
         if known and isinstance(attr, str) and attr not in (*known, *_READING):

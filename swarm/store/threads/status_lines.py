@@ -19,7 +19,7 @@ from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import FLAT, AuthorKind, Silence
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, row_mapper
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, exists_by_key, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, inbox_messages, lease_members, leases, requests, runs, tasks, threads
 from swarm.store.tables.effects import deliveries
@@ -104,20 +104,14 @@ _SHOWN_BY_RUN = Statement(
 
 # What people see of the work under a lease: an answer or a part of one, progress, a question, tasks for others.
 _d, _tm = deliveries.c, thread_messages.c
+_by_agent = (_d.agent_id == _l.agent_id) & (_d.created_at >= _l.created_at)
+_is_of_member = (lease_members.c.token == _l.token) & (_d.inbox_message_id == lease_members.c.inbox_message_id)
 _is_shown = or_(
-    exists().where(
-        runs.c.thread_id == _l.thread_id, runs.c.lease_token == _l.token, run_messages.c.run_id == runs.c.id
-    ),
-    exists().where(
-        or_(
-            _d.task_id == _l.task_id,
-            _d.inbox_message_id.in_(select(lease_members.c.inbox_message_id).where(lease_members.c.token == _l.token)),
-        ),
-        _d.agent_id == _l.agent_id,
-        _d.created_at >= _l.created_at,
-    ),
-    exists().where(requests.c.work_id == _l.trigger_id, requests.c.lease_token == _l.token),
-    exists().where(_t.thread_id == _l.thread_id, _t.created_by == _l.agent_id, _t.ended_at.is_(None)),
+    exists_by_key(runs.c.thread_id == _l.thread_id, runs.c.lease_token == _l.token, run_messages.c.run_id == runs.c.id),
+    exists_by_key(_d.task_id == _l.task_id, _by_agent),
+    exists_by_key(_is_of_member, _by_agent),
+    exists_by_key(requests.c.work_id == _l.trigger_id, requests.c.lease_token == _l.token),
+    exists_by_key(_t.thread_id == _l.thread_id, _t.created_by == _l.agent_id, _t.ended_at.is_(None)),
     _asks,
 )
 _is_same = (_tm.team == _i.team) & (_tm.channel == _i.channel) & (_tm.ts == _i.ts)
@@ -127,8 +121,8 @@ _wants_sign = ~_is_shown & or_(
     and_(_l.task_id.is_(None), _is_answering.where(_is_from_person)),
 )
 _note_key = literally(NO_SIGN_KEY) + _l.trigger_id
-_is_told = exists().where(_d.idempotency_key == _note_key)
-_is_over = exists().where(_d.idempotency_key == _note_key + literally(":gone"))
+_is_told = exists_by_key(_d.idempotency_key == _note_key)
+_is_over = exists_by_key(_d.idempotency_key == _note_key + literally(":gone"))
 _held_long = (
     select(_l.token, _l.thread_id, _l.created_at, agents.c.name.label("agent_name"), _wants_sign.label("wants_sign"))
     .select_from(leases.join(agents, agents.c.id == _l.agent_id).join(threads, _h.id == _l.thread_id))
