@@ -16,15 +16,16 @@ from swarm.domain.model.threads import AuthorKind
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.human_requests import AskedWork
-from swarm.services.rules.signs import AFTER, NO_SIGN_TEXT
+from swarm.services.rules.signs import NO_SIGN_TEXT
 from swarm.store.runs import run_pages
+from swarm.store.threads.status_lines import NO_SIGN_AFTER
 from tests.support.runs import begun
 from tests.support.tasks import asked_and_handed, hand
 from tests.support.world import BOT, World, holding, said
 
 pytestmark = pytest.mark.req("LOOP-22")
 
-MINUTE = AFTER // SECOND
+MINUTE = NO_SIGN_AFTER // SECOND
 SAID = NO_SIGN_TEXT.format(agent="lead")
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import TypedDict
 
-from swarm.clock import to_iso
+from swarm.clock import SECOND, to_iso
 from swarm.domain.errors import Invalid, NotFound
 from swarm.domain.escalations import Escalation, asked_by
 from swarm.domain.json_shapes import shape
@@ -17,7 +17,6 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
 from swarm.domain.shown_requests import notified_title
 from swarm.services.rules.escalations import post_key
-from swarm.services.rules.signs import seconds_without_sign
 from swarm.store import agents, deliveries, escalations, history, requests, tasks, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
@@ -26,7 +25,7 @@ from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.reactions import reaction_of
 from swarm.store.tasks import Task
-from swarm.store.threads import threads, transcript
+from swarm.store.threads import status_lines, threads, transcript
 
 _REFERENCE = re.compile(r"(?P<channel>[A-Z][A-Z0-9]+):(?P<ts>\d+\.\d+)")
 _PERMALINK = re.compile(r"/archives/(?P<channel>[A-Z][A-Z0-9]+)/p(?P<seconds>\d+)(?P<micros>\d{6})(?:\?|$)")
@@ -247,8 +246,9 @@ def _waits_for(tx: Transaction, inbox_message: InboxMessage) -> str | None:
 
 
 def _sign(tx: Transaction, work: InboxMessage | Task) -> str | None:
-    seconds = seconds_without_sign(tx, work.lease_token)
-    return f"a first sign of the agent, for {seconds} seconds so far" if seconds is not None else None
+    row = status_lines.of_lease(tx, work.lease_token)
+    seconds = (tx.now - row["created_at"]) // SECOND if row and row["wants_sign"] else 0
+    return f"a first sign of the agent, for {seconds} seconds so far" if seconds else None
 
 
 def _escalation(tx: Transaction, thread: Thread) -> ExplainedEscalation | None:

@@ -55,7 +55,7 @@ from swarm.store.builtin import budget_raises, model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import feedback, remarks, run_logs, runs
-from swarm.store.threads import alerts, early, threads, watermarks
+from swarm.store.threads import alerts, early, status_lines, threads, watermarks
 
 AT_ONCE: Final = 1_000
 """The number of rows per transaction, so that other transactions do not have to wait long."""
@@ -318,7 +318,7 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
         or failover.find_work(tx, operating_policy)
         or requests.is_any_due(tx)
         or not alert_repeats.is_nothing_due(tx)
-        or signs.untrue(tx, 1)
+        or status_lines.untrue_notes(tx, 1)
         or escalations.waiting_for_on_call(tx, 1)
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.clock import SECOND
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.leases import LeaseEnd
 from swarm.services.rules.guarded import attempt
@@ -20,29 +19,16 @@ from swarm.store.inbox import leases
 from swarm.store.inbox.leases import Lease
 from swarm.store.threads import status_lines, threads
 
-AFTER: Final = 60 * SECOND
-
 NO_SIGN_TEXT: Final = (
     "{agent} is on this, but has shown nothing for over a minute. You can wait, or write `!stop` here to end it."
 )
-AT_ONCE: Final = 50
+_AT_ONCE: Final = 50
 
 
 async def tend_signs(database: Database) -> None:
     """Posts what is missing, and deletes what is no longer true."""
-    for row in await database.read(untrue, AT_ONCE):
+    for row in await database.read(status_lines.untrue_notes, _AT_ONCE):
         await attempt(database.write(_tend, row), "sweep", part="tend_signs", thread=row["thread_id"])
-
-
-def untrue(tx: Transaction, limit: int) -> list[Row]:
-    """Returns the leases for which `tend_signs` has work."""
-    return status_lines.untrue_notes(tx, tx.now - AFTER, limit)
-
-
-def seconds_without_sign(tx: Transaction, token: str | None) -> int | None:
-    """Returns for how long a lease has been held, if nothing of its work is shown after a minute."""
-    row = status_lines.of_lease(tx, token, tx.now - AFTER) if token else None
-    return (tx.now - row["created_at"]) // SECOND if row and row["wants_sign"] else None
 
 
 def end_all(tx: Transaction, ending: list[Lease], how: LeaseEnd) -> list[str]:
@@ -56,7 +42,7 @@ def end_all(tx: Transaction, ending: list[Lease], how: LeaseEnd) -> list[str]:
 
 def _tend(tx: Transaction, found: Row) -> None:
     thread, lease = threads.locked(tx, found["thread_id"]), leases.by_token(tx, found["token"])
-    row = status_lines.of_lease(tx, found["token"], tx.now - AFTER)
+    row = status_lines.of_lease(tx, found["token"])
     if lease and row and row["wants_sign"]:
         text = NO_SIGN_TEXT.format(agent=row["agent_name"])
         deliveries.add(tx, DeliveryKind.POST, thread, text=text, idempotency_key=_key(lease))
@@ -65,7 +51,8 @@ def _tend(tx: Transaction, found: Row) -> None:
 
 
 def _take_down(tx: Transaction, lease: Lease) -> None:
-    if lease.thread_id and lease.created_at <= tx.now - AFTER and (thread := threads.get(tx, lease.thread_id)):
+    may_be_told = lease.created_at <= tx.now - status_lines.NO_SIGN_AFTER
+    if thread := threads.get(tx, lease.thread_id) if may_be_told and lease.thread_id else None:
         deliveries.take_down(tx, thread, _key(lease))
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from sqlalchemy import and_, bindparam, exists, func, null, or_, select, union_all, update
 
+from swarm.clock import SECOND
 from swarm.domain.answers.calls import SessionState
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.inbox import InboxStatus
@@ -31,6 +32,8 @@ SUSPENDED_AT: Final = 0
 
 NO_SIGN_KEY: Final = "no_sign:"
 """How the key of the post about work without a sign begins; the trigger's id follows."""
+
+NO_SIGN_AFTER: Final = 60 * SECOND
 
 _h, _l, _i, _t = threads.c, leases.c, inbox_messages.c, tasks.c
 _is_in_progress = exists().where(
@@ -191,13 +194,13 @@ def mark_told(tx: Transaction, line: StatusLine) -> None:
     _TOLD.run(tx, thread_id=line.id, before=line.status_at, shown_at=shown_at)
 
 
-def untrue_notes(tx: Transaction, before: int, limit: int) -> list[Row]:
-    """Returns leases granted at ``before`` or earlier whose post is missing (``wants_sign``) or no longer true:
-    ``token``, ``thread_id``, ``created_at``, ``agent_name``, ``wants_sign``.
+def untrue_notes(tx: Transaction, limit: int) -> list[Row]:
+    """Returns leases whose post is missing (``wants_sign``) or no longer true: ``token``, ``thread_id``,
+    ``created_at``, ``agent_name``, ``wants_sign``.
     """
-    return _UNTRUE.all(tx, before=before, n=limit)
+    return _UNTRUE.all(tx, before=tx.now - NO_SIGN_AFTER, n=limit)
 
 
-def of_lease(tx: Transaction, token: str, before: int) -> Row | None:
-    """Returns the same of an active lease that was granted at ``before`` or earlier."""
-    return _OF_LEASE.first(tx, of_token=token, before=before)
+def of_lease(tx: Transaction, token: str | None) -> Row | None:
+    """Returns the same of an active lease that has lasted for a minute."""
+    return _OF_LEASE.first(tx, of_token=token, before=tx.now - NO_SIGN_AFTER) if token else None
