@@ -194,16 +194,19 @@ def explain(message: str) -> None:
         _out.print(f"\nescalated by {by}{reason}")
         _print_indented(escalation["effects"])
     for entry in found["entries"]:
-        waits = f", waits for {line_for_terminal(entry['waits_for'])}" if entry["waits_for"] else ""
         agent = entry["agent"] or "nobody yet"
-        _out.print(f"\ninbox message {entry['inbox_message_id']} for {agent}: {entry['status']}{waits}")
+        _out.print(f"\ninbox message {entry['inbox_message_id']} for {agent}: {entry['status']}{_waits(entry)}")
         _print_steps(entry["timeline"])
         _print_indented(entry["deliveries"])
     for task in found["tasks"]:
         title = line_for_terminal(task["title"])
-        _out.print(f"\ntask {task['task_id']} “{title}” of {task['agent'] or 'nobody'}: {task['status']}")
+        _out.print(f"\ntask {task['task_id']} “{title}” of {task['agent'] or 'nobody'}: {task['status']}{_waits(task)}")
         _print_steps(task["timeline"])
         _print_indented(task["deliveries"])
+
+
+def _waits(explained: dict[str, Any]) -> str:
+    return f", waits for {line_for_terminal(explained['waits_for'])}" if explained["waits_for"] else ""
 
 
 def feedback(

@@ -15,6 +15,7 @@ from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import DecisionPolicy, FileDiff, HumanDecision, RequestStatus, ToolRequest
 from swarm.domain.shown_requests import Reader, operator_text
 from swarm.domain.text.characters import line_for_terminal
+from swarm.domain.text.unique_keys import read_json
 
 requests = App(name="requests", help="Show what agents ask people, and decide.")
 grants = App(name="grants", help="Show and revoke permissions that people have given in advance.")
@@ -188,8 +189,8 @@ def _pair(text: str) -> tuple[str, Any]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
+        found = read_json(text)
+    except ValueError as error:
         raise Invalid(f"The arguments are not valid JSON: {error}") from error
     if not isinstance(found, dict):
         raise Invalid("The arguments are not a JSON object.")

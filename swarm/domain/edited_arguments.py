@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import orjson
-
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRequest, is_json
 from swarm.domain.patterns import TooCostly, WorkLimit
 from swarm.domain.schema_checks import SchemaCheck, Unusable
 from swarm.domain.schema_forms import field_of, fields_of, json_text
+from swarm.domain.text.unique_keys import KeyTwice, read_json
 
 ARGUMENTS: Final = "arguments"
 """The name of the only field of a call whose arguments are edited as one JSON text."""
@@ -133,6 +132,8 @@ def _schema_like(value: object) -> dict[str, Any]:
 
 def _parsed(name: str, text: object) -> Any:
     try:
-        return orjson.loads(text) if isinstance(text, str) else text
-    except orjson.JSONDecodeError:
+        return read_json(text) if isinstance(text, str) else text
+    except KeyTwice as error:
+        raise ValueError(f"{name}: {error}.") from None
+    except ValueError:
         raise ValueError(f"{name}: Enter valid JSON.") from None

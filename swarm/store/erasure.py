@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import BindParameter, Column, ColumnElement, bindparam, case, delete, func, or_, select, update
+from sqlalchemy import BindParameter, Column, ColumnElement, Text, bindparam, case, delete, func, or_, select, update
 
 from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import SHORTEST_ANYWHERE, SHORTEST_IN_THREAD, TOMBSTONE
 from swarm.store.bridge.statements import Row, Statement, literally
@@ -35,14 +36,16 @@ _d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, runs.c, thre
 
 # --- Verbatim copies
 
-_thread: Final[BindParameter[str]] = bindparam("of_thread")
-_ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # leaves out a text that is still being written
+_thread: Final[BindParameter[str]] = bindparam("of_thread", type_=Text)
+# Leaves out a text that is still being written. The answer of a run that waits for people is complete.
+_ended = (_t.thread_id == _thread) & _t.status.not_in([literally(status) for status in sorted(UNFINISHED)])
 _ended_runs = select(_t.id).where(_ended)
 _requests_there = select(requests.c.id).where(requests.c.thread_id == _thread)
 _posted_there = or_(
     _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
     _d.task_id.in_(select(tasks.c.id).where(tasks.c.thread_id == _thread)),
     _d.request_id.in_(_requests_there),
+    _d.idempotency_key == literally("title:") + _thread,
 )
 _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     *(
@@ -132,6 +135,10 @@ _ANSWERED: Final = Statement(
     .join(requests, _r.id == _a.request_id)
     .where(_r.thread_id == _thread, _without(_a.payload) != _a.payload)
 )
+_FREE_KEY: Final = Statement(
+    update(requests).where(_r.id == bindparam("of_request"), _r.ended_at.is_not(None)).values(key=_r.key + ":" + _r.id)
+)
+_ANSWERS_TO: Final = Statement(select(request_answers).where(_a.request_id == bindparam("of_request")))
 _CUT_ANSWERED: Final = Statement(
     update(request_answers)
     .where(_a.request_id == bindparam("of_request"), _a.person == bindparam("of_person"))
@@ -168,10 +175,30 @@ def _cut_requests(tx: Transaction, thread_id: str, part: str) -> int:
     for row in _ASKED.all(tx, of_thread=thread_id, part=_as_json(part)):
         payload = to_json(_cut_texts(from_json(row["payload"]), part, _MEANINGS)).decode()
         cut += _CUT_ASKED.run(tx, of_request=row["id"], new_payload=payload)
+        free_key(tx, row["id"])
     for row in _ANSWERED.all(tx, of_thread=thread_id, part=_as_json(part)):
-        payload = to_json(_cut_texts(from_json(row["payload"]), part)).decode()
-        cut += _CUT_ANSWERED.run(tx, of_request=row["request_id"], of_person=row["person"], new_payload=payload)
+        cut += _cut_answer(tx, row, _cut_texts(from_json(row["payload"]), part))
     return cut
+
+
+def _cut_answer(tx: Transaction, row: Row, payload: Any) -> int:
+    free_key(tx, row["request_id"])
+    new = to_json(payload).decode()
+    return _CUT_ANSWERED.run(tx, of_request=row["request_id"], of_person=row["person"], new_payload=new)
+
+
+def free_key(tx: Transaction, request_id: str) -> None:
+    """Lets the question of an ended request be asked again."""
+    _FREE_KEY.run(tx, of_request=request_id)
+
+
+def forget_values(tx: Transaction, request_id: str, names: frozenset[str]) -> None:
+    """Erases the values of fields from the answers to a request. A Retry of its work asks anew."""
+    for row in _ANSWERS_TO.all(tx, of_request=request_id) if names else ():
+        payload = from_json(row["payload"])
+        values = payload["values"] or {}
+        if gone := dict.fromkeys(names & values.keys()):
+            _cut_answer(tx, row, {**payload, "values": values | gone})
 
 
 def _cut_texts(value: Any, part: str, kept: frozenset[str] = frozenset()) -> Any:

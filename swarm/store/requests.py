@@ -172,7 +172,6 @@ _MOVES = {
     )
     for step, transition in REQUEST_TRANSITIONS.items()
 }
-_FREE_KEY = Statement(update(requests).where(_r.id == bindparam("request_id")).values(key=_r.key + ":" + _r.id))
 _REMARK = Statement(
     update(requests).where(_r.id == bindparam("request_id"), _is_open).values(reason=bindparam("new_reason"))
 )
@@ -377,11 +376,6 @@ def move(tx: Transaction, step: RequestStep, request: HumanRequest, reason: str 
 def remark(tx: Transaction, request: HumanRequest, text: str) -> bool:
     """Stores a remark for the cards of an open request. Returns False if it has ended."""
     return bool(_REMARK.run(tx, request_id=request.id, new_reason=text))
-
-
-def free_key(tx: Transaction, request: HumanRequest) -> None:
-    """Lets the question of a cancelled request be asked again."""
-    _FREE_KEY.run(tx, request_id=request.id)
 
 
 def resume(tx: Transaction, step: ResumeStep, request: HumanRequest) -> bool:

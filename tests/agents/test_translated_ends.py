@@ -65,12 +65,22 @@ def test_success_is_what_nothing_speaks_against(outcome: object) -> None:
         {"outcome": {"type": "success", "finishReason": "length"}},
         {"result": {"content": "half of", "finish_reason": "max_tokens"}},
         {"stopReason": "MAX_TOKENS"},
+        {"result": {"finishReason": "FinishReason.MAX_TOKENS"}},
+        {"stop_reason": "pause_turn"},
     ],
 )
 def test_an_answer_that_reached_a_limit_of_length_is_no_success(more: Fields) -> None:
     (end,) = translated({**FINISHED, **more})
     assert isinstance(end, Failed)
     assert end.message == "Its answer is cut short: it reached the model's limit of length."
+
+
+@pytest.mark.req("STREAM-14")
+@pytest.mark.parametrize("reason", ["content_filter", "SAFETY", "RECITATION", "refusal", "content-filtered"])
+def test_an_answer_that_a_filter_has_ended_is_no_success(reason: str) -> None:
+    (end,) = translated({**FINISHED, "result": {"content": "half of", "finishReason": reason}})
+    assert isinstance(end, Failed)
+    assert end.message == "Its answer is cut short: the model, or a filter, refused to go on."
 
 
 @pytest.mark.req("STREAM-14")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.support.http import client as http_client
@@ -106,3 +108,31 @@ async def test_without_slack_a_first_start_opens_health_only_and_a_later_one_all
         assert (await stage.visitor(http).ask("GET", "/agents")).status_code == 200
         await stage.start_twin()
         await stage.until_ready()
+
+
+@pytest.mark.long
+async def test_with_256_file_handles_waiting_polls_lock_neither_leads_nor_readiness_out(stage: Stage) -> None:
+    command = ("bash", "-c", 'ulimit -n 256; exec "$0" up', SWARM)
+    stage.coordinator = stage.processes.start("coordinator", *command, env=stage.environment)
+    await stage.until_ready()
+    everyone = httpx2.Limits(max_connections=None)
+    async with http_client(timeout=90, limits=everyone) as http, asyncio.TaskGroup() as group:
+        lead = stage.visitor(http, await stage.register(http, "lea"))
+        polls = []
+        for number in range(15):
+            added = await stage.visitor(http).post("/agents", {"name": f"w{number}", "role": "worker"})
+            worker = stage.visitor(http, added["token"])
+            polls += [group.create_task(worker.ask("GET", "/poll?wait_seconds=60")) for _ in range(20)]
+        async with asyncio.timeout(END_SECONDS):
+            while sum(poll.done() for poll in polls) < 100:  # those that are refused
+                await asyncio.sleep(0.1)
+        assert {poll.result().status_code for poll in polls if poll.done()} <= {429, 503}
+        assert (await http.get(f"{stage.base}/readyz")).status_code == 200
+        waiting = group.create_task(lead.poll(wait_seconds=60))
+        assert (await worker.get("/tray"))["unread"] == 0
+        await stage.person(http).ask(
+            "POST", "messages", json={"user": "alice", "channel": "general", "text": "@swarm hi"}
+        )
+        assert [trigger["kind"] for trigger in await waiting] == ["slack_inbox_message"]
+        for poll in polls:
+            poll.cancel()

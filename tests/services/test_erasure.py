@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from swarm.domain.answers.calls import Closing
+from swarm.domain.answers.events import Asked, Interrupted, TextDelta
 from swarm.domain.model.runs import PageKind, RunOutcome, RunStep
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.model.threads import MessageDeleted
@@ -15,6 +16,7 @@ from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
+from tests.support.live import Scripted, ends, hired, playing, says
 from tests.support.runs import asked, begun
 from tests.support.scan import files_with, places_of
 from tests.support.tasks import hand, task_of, work_of
@@ -239,3 +241,17 @@ async def test_what_a_worker_remembers_of_the_task_that_a_message_became_goes_wi
     late = [question, answer]
     await memory(world, "worker").add_run("slack:C1:U1", "late", late)
     assert await memory(world, "worker").get_messages("slack:C1:U1") == []
+
+
+async def test_what_an_agent_repeated_before_its_question_goes_while_it_waits(world: World) -> None:
+    question = Interrupted(asked=(Asked(id="i1", prompt=f"May I use {SECRET}?"),))
+    ada = Scripted(says("Noted."))
+    ada.scripts.append(says("Noted."))
+    ada.scripts.append(ends(TextDelta(text=f"You said: {SECRET}.", message_id="1"), question))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} {AS_SLACK_HAS_IT}")
+        await show.over(root)
+        await show.over(await world.says(f"{BOT} deploy it", thread=root), 2)
+        await world.ingest.handle(delete(root))
+        await world.send()
+        assert await places_of(world.database, WORD) == {}

@@ -160,6 +160,7 @@ def test_a_text_with_a_reference_of_its_own_is_left_out(folder: Path, imports: R
     ("kind", "name", "text", "says"),
     [
         ("caipe", "bot.yaml", "C0AAAA:\n\tai_enabled: true", "bot.yaml: line 2, column 1: "),
+        ("caipe", "bot.json", '{"C0AAAA": {"name": "a",\n "name": "b"}}', "C0AAAA.name stands twice (lines 1, 2)"),
         ("caipe", "bot.yaml", "[1]", "bot.yaml: a mapping is expected, not list"),
         ("servers-config", "s.json", '{"mcpServers": {\n  "a": }\n}', "s.json: line 2, column 8: Expecting value"),
         ("servers-config", "s.json", "[]", "s.json: "),

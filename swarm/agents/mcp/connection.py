@@ -14,6 +14,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -44,7 +45,8 @@ _RENEWED: Final = "it is connected anew, because a call that was given up may st
 _MODES: Final = ("auto", "legacy")  # servers that support only "legacy" should answer "auto", but some fail
 
 _MOST_PAGES: Final = 100
-"""A list with more pages counts as endless."""
+_MOST_TOOLS: Final = 10_000
+"""A list with more pages, or with another page after so many tools, counts as endless."""
 
 _log = structlog.get_logger(__name__)
 
@@ -54,7 +56,7 @@ class _Client(Client):
     tools from a list, with which the library would refuse the list.
     """
 
-    refuse: Callable[[str, str, object], None]
+    judge: Callable[[Any, str], Any]  # gets a page of the list and the version of the protocol
 
     async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
         session = await super()._build_session(exit_stack)
@@ -65,7 +67,7 @@ class _Client(Client):
             answer = await send(method, *given)
             if method != "tools/list":
                 return answer
-            return await checked_in_turn(sound, answer, session.protocol_version, self.refuse)
+            return await checked_in_turn(self.judge, answer, session.protocol_version)
 
         session._dispatcher.send_raw_request = send_and_judge  # type: ignore[method-assign, assignment]
         return session
@@ -211,7 +213,7 @@ class McpConnection:
             cache=None,
             elicitation_callback=questions.hear if questions.ask else None,
         )
-        client.refuse = self._refuse
+        client.judge = partial(sound, allowed=self.server.allowed, refuse=self._refuse)
         return client
 
     async def _stay(self, client: Client) -> None:
@@ -224,7 +226,8 @@ class McpConnection:
                     await anyio.sleep(0 if self._is_leaving else _SETTLE_SECONDS)
                 self._wake.clear()
                 if not self._is_leaving:
-                    self._note_tools(await self._read_tools(client))
+                    with anyio.fail_after(self._timeouts.connect_seconds):
+                        self._note_tools(await self._read_tools(client))
             tasks.cancel_scope.cancel()
 
     @property
@@ -303,6 +306,8 @@ class McpConnection:
                     tools[tool.name] = tool
             if page.next_cursor is None:
                 return tools
+            if len(tools) > _MOST_TOOLS:
+                break
             cursor = page.next_cursor
         raise McpServerUnusable("its list of tools is endless")
 

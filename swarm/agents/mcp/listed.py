@@ -9,7 +9,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/server/tools#listing-to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from hashlib import sha256
 from typing import Any, Final
@@ -32,24 +32,29 @@ _READ: Final = ("name", "title", "description", "inputSchema", "annotations")
 """What is read of a tool; anything may be in its other fields."""
 
 
-def sound(page: Any, version: str, refuse: Callable[[str, str, object], None]) -> Any:
+def sound(page: Any, version: str, allowed: Collection[str], refuse: Callable[[str, str, object], None]) -> Any:
     """Returns a page of the list without the tools that break the protocol, which ``refuse`` gets with the reason.
 
-    The same tools without ``type`` in the schema, or with null for what is absent, are as they were meant.
+    The same tools without ``type`` in the schema, or with null for what is absent, are as they were meant. Only names
+    are left of those that are not ``allowed``, and nothing of what nobody reads, since the library reads the page on
+    the event loop.
     """
     if not isinstance(page, dict) or not isinstance(page.get("tools"), list):
         return page  # the library refuses it
+    whole = {key: value for key, value in page.items() if not isinstance(value, dict | list)}
     kept: list[object] = []
     for at, listed in enumerate(page["tools"]):
         tool = _meant(listed)
         name = str(tool.get("name") or "") if isinstance(tool, dict) else ""
         if why := "" if name.strip() else "it has no name":
             refuse(f"number {at + 1} of the list", why, listed)
-        elif why := _broken_rule(page, tool, version):
+        elif name not in allowed:
+            kept.append({"name": name, "inputSchema": {"type": "object"}})
+        elif why := _broken_rule(whole, tool, version):
             refuse(name, why, listed)
         else:
             kept.append(tool)
-    return {**page, "tools": kept}
+    return {**whole, "tools": kept}
 
 
 def _meant(tool: object) -> Any:

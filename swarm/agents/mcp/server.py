@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
+from swarm.domain.text.unique_keys import read_json
 from swarm.telemetry.redaction import Redactor
 
 _CALL_SECONDS: Final = 60.0
@@ -35,7 +35,7 @@ _LEFT: Final = {
 
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMA: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|,(?=\s*[}\]])')
-_SECTIONS: Final = ("mcpServers", "servers", "mcp.servers")
+_SECTIONS: Final = ("mcpServers", "servers", "context_servers", "mcp.servers")
 _TYPES: Final = {
     **dict.fromkeys(("stdio", "local"), "command"),
     **dict.fromkeys(("http", "streamable-http", "streamable_http", "streamablehttp", "remote"), "url"),
@@ -43,11 +43,18 @@ _TYPES: Final = {
 _REFUSED: Final = {
     "envFile": "is not read; list the variables in env, as ${NAME}",
     **dict.fromkeys(("oauth", "auth", "authProviderType"), "is not supported; set a token in headers"),
+    **dict.fromkeys(("headersHelper", "requestInit", "http_headers"), "is not read; set headers"),
+    **dict.fromkeys(("environment", "envs", "env_vars"), "is not read; list the variables in env"),
+    **dict.fromkeys(("workingDirectory", "workdir"), "is not read; set cwd"),
+    **dict.fromkeys(("sandbox", "sandboxEnabled"), "is not supported; the program would run outside"),
     **dict.fromkeys(
         ("excludeTools", "disabledTools", "includeTools", "tools"), "is not read; list the tools in allowedTools"
     ),
 }
 """Keys of other programs without which a server would be another one."""
+
+_CHOICES: Final = re.compile(r"(?i)^(?:allow|allowed|exclude|excluded|enabled?|disabled?)(?:mcp(?:json)?servers)?$")
+"""Keys of whole files by which other programs choose among the servers."""
 
 _SSE: Final = "SSE is not supported, only stdio and streamable HTTP; give its other address, or set disabled"
 _REDACTOR: Final = Redactor()
@@ -186,20 +193,12 @@ def document(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} cannot be read: it is not UTF-8") from None
     plain = _LAST_COMMA.sub(lambda found: found[1] or " ", _COMMENT.sub(_without_comment, text))
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        for key, count in Counter(key for key, _ in pairs).items():
-            if count > 1:
-                places = re.finditer(rf"{re.escape(json.dumps(key))}\s*:", plain)
-                lines = [str(plain.count("\n", 0, at.start()) + 1) for at in places]
-                raise ConfigurationError(f"{path}: {key} stands twice (lines {', '.join(lines)})")
-        return dict(pairs)
-
     try:
-        read = json.loads(plain, object_pairs_hook=once)
+        read = read_json(plain)
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{path}: line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
     if not isinstance(read, dict):
         raise ConfigurationError(f"{path}: a mapping with mcpServers is expected")
     return read
@@ -213,6 +212,9 @@ def _without_comment(found: re.Match[str]) -> str:
 def entries_in(content: Mapping[str, Any], path: Path) -> list[tuple[str, str, dict[str, Any]]]:
     """Returns the servers of a document: the section of each, its name and its settings. Raises ConfigurationError."""
     inner = content.get("mcp")
+    chosen = [*content, *(f"mcp.{key}" for key in inner or ())] if isinstance(inner, dict | None) else [*content]
+    if other := next((key for key in chosen if _CHOICES.match(key.removeprefix("mcp."))), None):
+        raise ConfigurationError(f"{path}: {other}: this is not read; set disabled in the servers themselves")
     sections = {key: content[key] for key in _SECTIONS if key in content}
     if isinstance(inner, dict) and "servers" in inner:
         sections["mcp.servers"] = inner["servers"]

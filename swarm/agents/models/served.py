@@ -279,9 +279,15 @@ def is_for_another(error: Exception) -> bool:
 
 
 def not_cut(response: ModelResponse) -> ModelResponse:
-    """Returns the response. Raises OutputTokenLimitExceeded if it reached a limit of length."""
+    """Returns the response. Raises OutputTokenLimitExceeded if it reached a limit of length, ContentFilterError if a
+    filter ended it, and UnexpectedModelBehavior if an error of the provider did.
+    """
     if response.finish_reason == "length":
         raise OutputTokenLimitExceeded("The answer reached the limit of tokens.")
+    if response.finish_reason == "content_filter" and response.text:
+        raise ContentFilterError("A filter ended the answer.")
+    if response.finish_reason == "error" and response.text:
+        raise UnexpectedModelBehavior("An error of the provider ended the answer.")
     return response
 
 

@@ -14,8 +14,9 @@ from pydantic_ai import ToolDefinition
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import ModelRequestParameters
 
-from swarm.agents.toolbox.arguments import mended_and_checked, parameters, read, required
+from swarm.agents.toolbox.arguments import mended_and_checked, parameters, required
 from swarm.agents.toolbox.tool import Tool
+from swarm.domain.text.unique_keys import read_json
 
 _BY_NAME: Final = (
     ("email", "ada@example.org"),
@@ -242,7 +243,7 @@ def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Itera
 def _arguments(part: ToolCallPart) -> dict[str, Any]:
     """Returns the arguments from any provider's format; empty if the value is not an object."""
     try:
-        arguments = read(part.args) if isinstance(part.args, str) else part.args
+        arguments = read_json(part.args) if isinstance(part.args, str) else part.args
     except ValueError:
         return {}
     return dict(arguments) if isinstance(arguments, Mapping) else {}

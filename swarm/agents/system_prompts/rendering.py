@@ -122,16 +122,24 @@ class _TooMuchText(Exception):
 
 
 def check_names(environment: PromptEnvironment, text: str) -> None:
-    """Raises TemplateSyntaxError for a variable that no rendering has; keys of ``client_context`` may be missing."""
+    """Raises TemplateSyntaxError for a variable, filter or test that no rendering has; keys of ``client_context`` may
+    be missing.
+    """
     tree = Parser(environment, text).parse()
     unknown = find_undeclared_variables(tree) - VARIABLES.keys()
     for name in tree.find_all(nodes.Name):
         if name.name in unknown:
             raise TemplateSyntaxError(_no_such(name.name, [*VARIABLES]), name.lineno)
-    for key in tree.find_all(nodes.Getattr):
+    for used in tree.find_all((nodes.Filter, nodes.Test)):
+        kind, names = ("filter", environment.filters) if isinstance(used, nodes.Filter) else ("test", environment.tests)
+        if used.name not in names:
+            raise TemplateSyntaxError(f"there is no {kind} {used.name}", used.lineno)
+    keys: list[nodes.Getattr | nodes.Getitem] = [*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)]
+    for key in keys:
         known = VARIABLES.get(key.node.name, ()) if isinstance(key.node, nodes.Name) else ()
-        if known and key.attr not in (*known, *_READING):
-            raise TemplateSyntaxError(_no_such(f"user.{key.attr}", [f"user.{one}" for one in known]), key.lineno)
+        attr = key.attr if isinstance(key, nodes.Getattr) else getattr(key.arg, "value", None)
+        if known and isinstance(attr, str) and attr not in (*known, *_READING):
+            raise TemplateSyntaxError(_no_such(f"user.{attr}", [f"user.{one}" for one in known]), key.lineno)
 
 
 def _no_such(name: str, known: Sequence[str]) -> str:

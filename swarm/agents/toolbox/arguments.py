@@ -13,6 +13,7 @@ from jsonschema import ValidationError
 
 from swarm.domain.patterns import TooCostly, WorkLimit
 from swarm.domain.schema_checks import SchemaCheck, Unusable
+from swarm.domain.text.unique_keys import read_json
 
 _MOST_PROBLEMS: Final = 5
 """The maximum number of problems reported at once. A model with more errors starts over anyway."""
@@ -94,17 +95,6 @@ def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str,
         return dict(arguments)
 
 
-def read(text: str) -> Any:
-    """Reads a value from JSON. Raises ValueError, also for "NaN", similar numbers, and nesting that is too deep.
-
-    Python reads such numbers, but other programs do not.
-    """
-    try:
-        return json.loads(text, parse_constant=_refused)
-    except RecursionError as error:
-        raise ValueError("It is nested too deeply.") from error
-
-
 class _Parameters:
     """A tool's parameters, with the work that all checks of one call may do together. All methods raise TooCostly."""
 
@@ -176,16 +166,12 @@ def _resolved(schema: Mapping[str, Any], part: object, steps: WorkLimit, hops: i
     return {**_resolved(schema, found, steps, hops - 1), **beside}
 
 
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number.")
-
-
 def _spellings(part: Mapping[str, Any], value: Any) -> Iterator[Any]:
     """Yields possible interpretations of a value that does not fit."""
     if isinstance(value, str):
         for text in (value, value.strip().lower()):  # converts Python's True to JSON's true
             try:
-                yield read(text)
+                yield read_json(text)
             except ValueError:
                 continue
         choices = part.get("enum")

@@ -16,6 +16,7 @@ from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, NewRequest, ToolRequest
 from swarm.domain.shown_requests import operator_text
 from swarm.domain.text.characters import for_terminal
+from swarm.domain.text.unique_keys import read_json
 
 _D = HumanDecision
 _KEYS: Final = {_D.APPROVE: "[a]pprove", _D.EDIT: "[e]dit", _D.REJECT: "[r]eject"}
@@ -81,7 +82,7 @@ class Questions:
         while True:
             text = await self._line.ask("arguments: ", text)
             try:
-                arguments = json.loads(text)
+                arguments = read_json(text)
             except ValueError as error:
                 self._say(f"This is not JSON: {error}.", "red")
                 continue

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.text.unique_keys import UniqueKeys
+from swarm.domain.text.unique_keys import UniqueKeys, read_json
 
 
 def text_of(path: Path) -> str:
@@ -27,7 +27,7 @@ def parsed(text: str, name: str) -> object:
     Raises ConfigurationError with the position, without an excerpt, which might contain a secret.
     """
     try:
-        return json.loads(text) if name.endswith(".json") else yaml.load(text, UniqueKeys)  # noqa: S506 - a SafeLoader
+        return read_json(text) if name.endswith(".json") else yaml.load(text, UniqueKeys)  # noqa: S506 - a SafeLoader
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{name}: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except yaml.YAMLError as error:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from swarm.domain.text.slack_text import escape, readable, unescape
+from swarm.domain.text.slack_text import escape, readable, title_of, unescape
 
 TOMBSTONE: Final = "[deleted]"
 """The text that replaces a copy of a deleted message."""
@@ -50,7 +50,7 @@ def without(text: str, parts: Iterable[str]) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    yield from (text, readable(text, {}))
+    yield from (text, readable(text, {}), title_of(text))
     if (without_address := _ADDRESS.sub("", text)) != text:  # agents copy what is said, without whom it is said to
         yield from _parts(without_address)
     for token in _TOKEN.findall(text):

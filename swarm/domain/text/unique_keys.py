@@ -1,9 +1,13 @@
-"""Reads YAML in which no key stands twice, since all but the last would be lost."""
+"""Reads YAML and JSON in which no key stands twice, since all but the last would be lost."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import re
+from collections import Counter
+from typing import Any, Final
 
+import orjson
 import yaml
 
 _MERGE: Final = "tag:yaml.org,2002:merge"
@@ -30,3 +34,43 @@ class UniqueKeys(yaml.SafeLoader):
                         )
                     seen[key.value] = key.start_mark
         super().flatten_mapping(node)
+
+
+class KeyTwice(ValueError):
+    """A key of JSON stands twice: its path, and the lines if there are several."""
+
+
+def read_json(text: str) -> Any:
+    """Reads JSON. Raises KeyTwice, and ValueError, also for what others do not read: NaN, halves of surrogate pairs,
+    deep nesting.
+    """
+    found: list[tuple[dict[str, Any], str]] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        read = dict(pairs)
+        if len(read) < len(pairs):
+            found.append((read, Counter(key for key, _ in pairs).most_common(1)[0][0]))
+        return read
+
+    try:
+        content = json.loads(text, object_pairs_hook=once)
+    except RecursionError as error:
+        raise ValueError("It is nested too deeply.") from error
+    orjson.loads(text)
+    for twice, key in found[-1:]:
+        places = re.finditer(rf"{re.escape(json.dumps(key))}\s*:", text)
+        lines = ", ".join(str(text.count("\n", 0, at.start()) + 1) for at in places)
+        place = ".".join((*_path(content, twice), key))
+        raise KeyTwice(f"{place} stands twice" + (f" (lines {lines})" if "\n" in text else ""))
+    return content
+
+
+def _path(content: Any, wanted: dict[str, Any]) -> tuple[str, ...]:
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), content)]
+    while waiting:
+        path, value = waiting.pop()
+        if value is wanted:
+            return path
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        waiting += [((*path, str(key)), one) for key, one in inner]
+    return ()

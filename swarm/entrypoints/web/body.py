@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
-import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
 from swarm.domain.patterns import MOST_VALUES, has_few_values
+from swarm.domain.text.unique_keys import KeyTwice, read_json
 from swarm.entrypoints.web.errors import RequestTimeout, invalid
 
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -78,14 +78,17 @@ def _parse_json(body: bytes) -> Any:
 
 
 def load_json(body: bytes) -> Any:
-    """Parses JSON. Raises TooLarge, and BadRequest, including for lone surrogates, which orjson rejects as invalid
-    Unicode.
+    """Parses JSON. Raises TooLarge, Invalid for a key that stands twice, and BadRequest, including for lone surrogates,
+    which are invalid Unicode.
     """
     if not has_few_values(body):
         raise TooLarge(f"The body has more than {MOST_VALUES:,} values.", hint="Send less at once.")
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        return read_json(body.decode())
+    except KeyTwice as error:
+        place = str(error).partition(" stands twice")[0][:_MAX_SHOWN_PATH]
+        raise Invalid(f"{place} stands twice.", fields={place: "a key that stands once"}) from error
+    except ValueError as error:
         raise BadRequest("The body is not valid JSON.", hint=str(error)) from error
 
 

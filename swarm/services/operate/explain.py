@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import TypedDict
 
-from swarm.clock import to_iso
+from swarm.clock import SECOND, to_iso
 from swarm.domain.errors import Invalid, NotFound
 from swarm.domain.escalations import Escalation, asked_by
 from swarm.domain.json_shapes import shape
@@ -25,7 +25,7 @@ from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.reactions import reaction_of
 from swarm.store.tasks import Task
-from swarm.store.threads import threads, transcript
+from swarm.store.threads import status_lines, threads, transcript
 
 _REFERENCE = re.compile(r"(?P<channel>[A-Z][A-Z0-9]+):(?P<ts>\d+\.\d+)")
 _PERMALINK = re.compile(r"/archives/(?P<channel>[A-Z][A-Z0-9]+)/p(?P<seconds>\d+)(?P<micros>\d{6})(?:\?|$)")
@@ -48,7 +48,7 @@ class ExplainedInboxMessage(TypedDict):
     status: str
     matched_by: str
     attempts: int
-    waits_for: str | None  # what holds the message back
+    waits_for: str | None  # what holds the message back; while it is worked on, the first sign of its agent
     timeline: list[StepShape]
     deliveries: list[str]  # for example "post: sent 1700000000.000200"
 
@@ -60,6 +60,7 @@ class ExplainedTask(TypedDict):
     title: str
     agent: str | None
     status: str
+    waits_for: str | None  # the first sign of its agent
     timeline: list[StepShape]
     deliveries: list[str]
 
@@ -126,10 +127,11 @@ def sentences(explained: Explained, *, is_silent: bool = False) -> tuple[str, ..
         lines.append("No agent got it.")
     for entry in explained["entries"]:
         became, reason = _BECAME[InboxStatus(entry["status"])], _last_reason(entry["timeline"])
-        became += f", because it waits for {entry['waits_for']}" if entry["waits_for"] else ""
+        became += f"; it waits for {entry['waits_for']}" if entry["waits_for"] else ""
         lines.append(f"{entry['agent'] or 'An agent still to come'} {became}{reason}.")
     for task in explained["tasks"]:
         status, reason = task["status"].replace("_", " "), _last_reason(task["timeline"])
+        status += f", waits for {task['waits_for']}" if task["waits_for"] else ""
         lines.append(f"Task “{task['title']}”, {task['agent'] or 'not assigned'}: {status}{reason}.")
     if explained["owner"]:
         lines.append(f"Later messages in the thread go to {explained['owner']}.")
@@ -215,6 +217,7 @@ def _task(tx: Transaction, task: Task, names: dict[str, str]) -> ExplainedTask:
         title=task.title,
         agent=names.get(task.agent_id or ""),
         status=task.status.value,
+        waits_for=_sign(tx, task),
         timeline=steps(history.of_subject(tx, task.id), names),
         deliveries=[_delivery(row) for row in deliveries.of_task(tx, task.id)],
     )
@@ -234,12 +237,18 @@ def _inbox_message(tx: Transaction, inbox_message: InboxMessage, names: dict[str
 
 
 def _waits_for(tx: Transaction, inbox_message: InboxMessage) -> str | None:
-    """Returns the question of the message's agent that holds the message back."""
+    """Returns the question of the message's agent that holds the message back, or the sign that is missing."""
     if inbox_message.status is not InboxStatus.UNREAD:
-        return None
+        return _sign(tx, inbox_message)
     found = requests.open_in_thread(tx, inbox_message.thread_id)
     held_by = next((one for one in found if one.holds and one.agent_id == inbox_message.agent_id), None)
     return f"the decision on “{notified_title(held_by)}”" if held_by else None
+
+
+def _sign(tx: Transaction, work: InboxMessage | Task) -> str | None:
+    row = status_lines.of_lease(tx, work.lease_token)
+    seconds = (tx.now - row["created_at"]) // SECOND if row and row["wants_sign"] else 0
+    return f"a first sign of the agent, for {seconds} seconds so far" if seconds else None
 
 
 def _escalation(tx: Transaction, thread: Thread) -> ExplainedEscalation | None:

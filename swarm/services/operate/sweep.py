@@ -30,6 +30,7 @@ from swarm.services.operate import failover
 from swarm.services.operate.on_call import tend_on_call
 from swarm.services.outbox import alert_repeats
 from swarm.services.requests import upkeep
+from swarm.services.rules import signs
 from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
@@ -54,7 +55,7 @@ from swarm.store.builtin import budget_raises, model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import feedback, remarks, run_logs, runs
-from swarm.store.threads import alerts, early, threads, watermarks
+from swarm.store.threads import alerts, early, status_lines, threads, watermarks
 
 AT_ONCE: Final = 1_000
 """The number of rows per transaction, so that other transactions do not have to wait long."""
@@ -270,6 +271,7 @@ class Sweeper:
             upkeep.tend_requests(self._database, self._groups, self._operating_policy), "sweep", part="tend_requests"
         )
         await attempt(alert_repeats.show_due(self._database), "sweep", part="alert_repeats")
+        await attempt(signs.tend_signs(self._database), "sweep", part="tend_signs")
         reassigning = failover.failover_offline_agents(self._database, self._operating_policy, self._standings)
         await attempt(reassigning, "sweep", part="look_after_offline")
 
@@ -316,6 +318,7 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
         or failover.find_work(tx, operating_policy)
         or requests.is_any_due(tx)
         or not alert_repeats.is_nothing_due(tx)
+        or status_lines.untrue_notes(tx, 1)
         or escalations.waiting_for_on_call(tx, 1)
     )
 

@@ -45,7 +45,7 @@ from swarm.services.rules.fencing import STOPPED_BY
 from swarm.services.rules.reply import people_of
 from swarm.services.rules.silence import check_may_show
 from swarm.services.rules.system_messages import show_anew
-from swarm.store import agents, deliveries, grants, requests, task_queries, tasks
+from swarm.store import agents, deliveries, erasure, grants, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.inbox.inbox import InboxMessage
@@ -377,7 +377,7 @@ def _end_joined(tx: Transaction, request: HumanRequest) -> None:
         return
     for one in requests.joined(tx, request.id):
         if cancel(tx, one, JOINED.format(outcome=outcome_text(now))):
-            requests.free_key(tx, one)  # its work may ask anew
+            erasure.free_key(tx, one.id)  # its work may ask anew
             release(tx, one, _DECIDED)
 
 
@@ -406,7 +406,7 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
         return False
     grants.note(tx, AuditKind.CANCELLED, reason, request, person=person)
     if request.asker is Asker.LIVE:  # who gets the work later asks anew
-        requests.free_key(tx, request)
+        erasure.free_key(tx, request.id)
     if request.run_id and not any(one.is_open for one in requests.of_run(tx, request.run_id)):
         runs.end(tx, request.run_id, RunStep.SUPERSEDE)
     refresh_cards(tx, request.id)
@@ -490,5 +490,7 @@ def received(tx: Transaction, request: HumanRequest, *, has_failed: bool = False
     """
     if not requests.resume(tx, ResumeStep.FAIL if has_failed else ResumeStep.ACCEPT, request):
         return False
+    if not has_failed:
+        erasure.forget_values(tx, request.id, request.secrets)
     grants.note(tx, AuditKind.RESUMED, "failed" if has_failed else "accepted", request)
     return True

@@ -39,7 +39,7 @@ from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.watchers import LeaseRefused
-from swarm.services.rules import task_ends
+from swarm.services.rules import signs, task_ends
 from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.participants import listened_throughout, offline_since, silent_since
 from swarm.services.rules.silence import all_silent, stay_silent
@@ -202,7 +202,7 @@ def _settle(
         if lease.kind is LeaseKind.NOTICE:
             notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
             agent_messages.mark_notified_read(tx, lease.agent_id, lease.token)
-    leases.end_all(tx, [lease.token for _, lease in settled], LeaseEnd.FINISHED)
+    signs.end_all(tx, [lease for _, lease in settled], LeaseEnd.FINISHED)
     queues.announce(tx, [lane for _, lease in settled if (lane := _lane(lease))])
 
 
@@ -273,7 +273,7 @@ def _may_be_alive(tx: Transaction, lease: Lease, agent: Agent | None, operating_
 def _lose(
     tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, policy: OperatingPolicy, *, interrupted: bool = False
 ) -> None:
-    if not leases.end(tx, lease.token, how):
+    if not signs.end_all(tx, [lease], how):
         return
     if lease.kind is LeaseKind.NOTICE:
         _lose_notice(tx, lease, reason, policy, interrupted)
@@ -397,7 +397,7 @@ def stop(tx: Transaction, thread: Thread, tokens: Iterable[str], reason: str, op
     found = leases.locked(tx, tokens)
     for token, members in sorted(inbox.members_of(tx, sorted(found), lock=True).items()):
         claimed = _claimed(found[token], members)
-        if not claimed or not leases.end(tx, token, LeaseEnd.CANCELLED):
+        if not claimed or not signs.end_all(tx, [found[token]], LeaseEnd.CANCELLED):
             continue
         for inbox_message in claimed:
             inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
@@ -417,7 +417,7 @@ def end_if_resolved(tx: Transaction, lease: Lease, *, even_if_held: bool = False
         return
     task_runs = lease.task_id is not None and _still_runs(tx, lease, lease.task_id)
     if not task_runs and not claimed_members(tx, lease):
-        leases.end(tx, lease.token, LeaseEnd.RESOLVED)
+        signs.end_all(tx, [lease], LeaseEnd.RESOLVED)
         _unlock(tx, lease)
 
 
@@ -442,7 +442,7 @@ def _claimed(lease: Lease, inbox_messages: Iterable[InboxMessage]) -> list[Inbox
 
 
 def _give_back(tx: Transaction, lease: Lease, delay_seconds: float, reason: str | None = None) -> None:
-    leases.end(tx, lease.token, LeaseEnd.RELEASED)
+    signs.end_all(tx, [lease], LeaseEnd.RELEASED)
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.RELEASE, lease.trigger_id)
         tx.wake(lease.agent_id)

@@ -15,6 +15,7 @@ from swarm.domain.model.runs import RunStatus, SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.services.rules import signs
 from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.participants import read_roster
 from swarm.services.rules.silence import place_for, stay_silent
@@ -175,7 +176,8 @@ def _after(tx: Transaction, task: Task, operating_policy: OperatingPolicy, reaso
 def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, reason: str) -> None:
     """Ends the lease of a run that has lost its task, and notifies the run unless the run itself is acting."""
     if task.status is TaskStatus.IN_PROGRESS and task.lease_token:
-        leases.end(tx, task.lease_token, LeaseEnd.CANCELLED)
+        lease = leases.by_token(tx, task.lease_token)
+        signs.end_all(tx, [lease] if lease else [], LeaseEnd.CANCELLED)
         for inbox_message in inbox.members(tx, task.lease_token):
             if inbox_message.status is InboxStatus.CLAIMED and inbox_message.lease_token == task.lease_token:
                 inbox.move(tx, InboxStep.RELEASE, inbox_message)

@@ -305,7 +305,7 @@ def exists_by_key(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return select(one).where(*conditions).limit(one).scalar_subquery().is_not(None)
 
 
-def literally(value: StrEnum) -> ColumnElement[str]:
+def literally(value: str) -> ColumnElement[str]:
     """Returns a constant as SQL text, because a prepared statement can use a partial index only with constants."""
     return literal_column(f"'{value}'")
 

@@ -60,10 +60,11 @@ FAILURES: list[tuple[str, Reply, str, int, dict[Provider, str]]] = [
     ("tokens end in a call", [Call("add", '{"a": 1'), Ends("length")], "output_limit", 1, {}),
     ("tokens end after a call", [Call("add", {"a": 1, "b": 2}), Ends("length")], "output_limit", 1, {}),
     ("tokens end in a text", [Say("Hello"), Ends("length")], "output_limit", 1, {}),
+    ("filtered in a text", [Say("Hello"), Ends("filter")], "refused", 1, {}),
     ("ends without a word", [Say("Hello"), EndsEarly()], "connection", 1, {}),
     ("ends without a word after a call", [Call("add", {"a": 1, "b": 2}), EndsEarly()], "connection", 1, {}),
 ]
-WHOLE = len(FAILURES) - 7
+WHOLE = len(FAILURES) - 8
 """The first so many are not in the middle of an answer."""
 
 

@@ -160,7 +160,10 @@ async def test_large_texts_and_variables_fit(renderer: Renderer) -> None:
         ("Hello.\n{{ client_contxt.channel }}", "line 2.*no variable client_contxt; did you mean client_context"),
         ("{% for tool in toolz %}{{ tool.name }}{% endfor %}", "did you mean tools"),
         ("{{ user.nmae }}", "no variable user.nmae; did you mean user.name"),
+        ("{{ user['nmae'] }}", "no variable user.nmae; did you mean user.name"),
         ("{% if todday %}x{% endif %}", "did you mean today"),
+        ("{% if today is definedd %}x{% endif %}", "there is no test definedd"),
+        ("{% if today %}{{ today|uper }}{% endif %}", "there is no filter uper"),
         ("{{ zzzz }}", "no variable zzzz: client_context, user, agent, today, tools"),
     ],
 )

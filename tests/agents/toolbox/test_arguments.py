@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from swarm.agents.toolbox.arguments import Checked, checked, mended, parameters, read, required
+from swarm.agents.toolbox.arguments import Checked, checked, mended, parameters, required
+from swarm.domain.text.unique_keys import read_json
 
 pytestmark = pytest.mark.req("AGENT-02")
 
@@ -141,8 +142,8 @@ def test_what_json_cannot_say_is_a_problem() -> None:
 def test_no_number_is_read_that_is_none_and_nothing_that_is_nested_too_deeply() -> None:
     for text in ("NaN", "-Infinity", "[" * 100_000, "", "{", "1" * 10_000):
         with pytest.raises(ValueError):
-            read(text)
-    assert read('{"a": 1.5}') == {"a": 1.5}
+            read_json(text)
+    assert read_json('{"a": 1.5}') == {"a": 1.5}
 
 
 # What was meant

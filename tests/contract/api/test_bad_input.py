@@ -29,6 +29,7 @@ BROKEN_BODIES: list[tuple[bytes, int, str]] = [
     (b"[" * 9_000, 400, "bad_request"),
     (b'{"tokens": ["a\\u0000b"]}', 422, "invalid"),
     (b'{"to\\u0000kens": []}', 422, "invalid"),
+    (b'{"tokens": [], "tokens": ["x"]}', 422, "invalid"),
     (b"null", 422, "invalid"),
     (b"[]", 422, "invalid"),
     (b'"tokens"', 422, "invalid"),
@@ -104,6 +105,19 @@ BAD_POLLS = [
     ("limit=1&limit=2", {"limit"}),
     ("limit=0&hold=x&a=b", {"limit", "hold", "a"}),
     ("limit=1%00", {"url"}),
+]
+
+
+TWICE = [
+    ("/leases/finish", b'{"tokens": [], "outcome": "done", "outcome": "failed"}', "outcome"),
+    ("/leases/renew", b'{"tokens": [{"a": {"b": 1, "\\u0062": 1}}]}', "tokens.0.a.b"),
+    ("/mcp", b'{"jsonrpc": "2.0", "id": 1, "id": 2, "method": "ping"}', "id"),
+    (
+        "/mcp",
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", '
+        b'"params": {"name": "slack-reply", "arguments": {"message": "yes", "message": "no"}}}',
+        "params.arguments.message",
+    ),
 ]
 
 
@@ -257,3 +271,14 @@ async def test_a_body_that_comes_too_slowly_is_answered_before_it_is_there(
     assert b'"code":"bad_request"' in answer
     assert b"within 0.1 seconds" in answer
     writer.close()
+
+
+@pytest.mark.parametrize(("path", "body", "place"), TWICE)
+async def test_a_key_that_stands_twice_is_refused_with_its_place(
+    lea: Visitor, path: str, body: bytes, place: str
+) -> None:
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    answer = await lea.ask("POST", path, content=body, headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"] == f"{place} stands twice."
+    assert answer.json()["error"]["fields"] == {place: "a key that stands once"}

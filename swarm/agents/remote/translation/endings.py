@@ -27,8 +27,7 @@ from ag_ui.core import (
 from swarm.agents.remote.translation.interrupts import questions_of
 from swarm.agents.remote.translation.tools import Tools
 from swarm.agents.remote.translation.wire import (
-    CUT_SHORT,
-    LENGTH_LIMITS,
+    CUTS,
     clean,
     first,
     id_of,
@@ -99,10 +98,11 @@ class Endings:
 
 
 def cut_off(end: Mapping[str, object]) -> Failed | None:
-    """Returns the failure of an answer whose end says that the model reached a limit of length."""
+    """Returns the failure of an answer whose end says that it is not whole."""
     places = (end, end.get("outcome"), end.get("result"))
-    reasons = {str(first(place, *_END_REASONS)).casefold() for place in places if is_object(place)}
-    return None if LENGTH_LIMITS.isdisjoint(reasons) else failed(CUT_SHORT)
+    reasons = (str(first(place, *_END_REASONS)).rpartition(".")[2] for place in places if is_object(place))
+    said = next(filter(None, (CUTS.get(reason.casefold().replace("-", "_")) for reason in reasons)), None)
+    return failed(said) if said else None
 
 
 def _interrupted(asked: Iterator[Asked]) -> Interrupted:

@@ -30,10 +30,21 @@ COMPLAINTS: Final = 10
 
 _NOTHING_ASKED: Final = "It is waiting for an answer, but did not say to which question."
 CUT_SHORT: Final = "Its answer is cut short: it reached the model's limit of length."
-LENGTH_LIMITS: Final = frozenset({"length", "max_tokens", "max_output_tokens", "truncated", "incomplete"})
+_FILTERED: Final = "Its answer is cut short: the model, or a filter, refused to go on."
+_LENGTH: Final = (
+    "length max_tokens max_output_tokens truncated incomplete model_context_window_exceeded max_turns "
+    "max_turn_requests max_steps pause_turn"
+)
+_FILTERS: Final = (
+    "content_filter content_filtered safety image_safety recitation refusal blocklist spii prohibited_content "
+    "guardrail_intervened"
+)
+CUTS: Final = dict.fromkeys(_LENGTH.split(), CUT_SHORT) | dict.fromkeys(_FILTERS.split(), _FILTERED)
+"""Reasons for the end of a model's answer that is not whole, with what the person is told."""
+
 _FAILURES: Final = {
     **dict.fromkeys(("error", "failed", "failure", "timeout", "timed_out"), "It did not finish."),
-    **dict.fromkeys(LENGTH_LIMITS, CUT_SHORT),
+    **CUTS,
 }
 """Outcomes of a finished run that are no success, with what the person is told."""
 
