@@ -91,10 +91,11 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """What was done in a worktree before its CLI."""
+    """What was done in a worktree before its CLI, and said of it."""
 
     done: str = ""  # stands for the set-up that has succeeded; empty: none
     files: tuple[str, ...] = ()  # what was copied there, which no commit of ours contains
+    told: str = ""  # a digest of the changes that the thread has been told last
 
 
 class Workdirs:
@@ -182,7 +183,7 @@ class Workdirs:
         """Returns what was done in a worktree before its CLI."""
         with suppress(OSError, ValueError, TypeError):  # nothing yet, or damaged
             kept = json.loads(self._note(workdir.path).read_text(encoding="utf-8"))
-            return Prepared(done=str(kept["done"]), files=tuple(kept["files"]))
+            return Prepared(done=kept["done"], files=tuple(kept["files"]), told=kept.get("told", ""))
         return Prepared()
 
     def note(self, workdir: Workdir, prepared: Prepared) -> None:

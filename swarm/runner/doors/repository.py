@@ -37,7 +37,9 @@ def system_prompt(wanted: SessionWanted) -> str:
         return wanted.system_prompt
     found: dict[str, str] = {}
     for name in _INSTRUCTIONS:
-        text = (beginning_of(wanted.cwd / name, wanted.cwd, _MOST_BYTES) or b"").decode(errors="replace")
+        text = (
+            (beginning_of(wanted.cwd / name, wanted.cwd, _MOST_BYTES) or b"").decode(errors="replace").replace("\0", "")
+        )
         if text.strip() and text not in found.values():
             found[name] = text
     return "\n\n".join(
