@@ -34,11 +34,7 @@ from swarm.runner.asks import HumanAsks
 from swarm.runner.conversation import CANCEL_SECONDS, Conversation, RunContext
 from swarm.runner.coordinator import Refused, Trigger
 from swarm.runner.endings import NOTHING, Answered, NotDone, Over, ending_of, missing_text
-from swarm.runner.output import (
-    MAX_FILE_CHARACTERS,
-    RunOutput,
-    repeated,
-)
+from swarm.runner.output import MAX_FILE_CHARACTERS, RunOutput, repeated
 from swarm.runner.port import StartFailed, StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
 from swarm.runner.settings import kind_of, program_of

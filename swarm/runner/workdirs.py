@@ -249,7 +249,7 @@ class Workdirs:
             return []
         until = time.time() - keep_seconds
         return [
-            path for path in list(self._folder.iterdir()) if _is_older(path, until) and await self._removed(path, until)
+            one for one in list(self._folder.iterdir()) if _is_older(one, until) and await self._removed(one, until)
         ]
 
     async def _removed(self, path: Path, until: float) -> bool:
@@ -268,8 +268,7 @@ class Workdirs:
                     return False
                 self._note(path).unlink(missing_ok=True)
                 if self._sandbox:
-                    await self._delete(path)
-                    return True
+                    return await self._delete(path)
                 await self._git(repository, "worktree", "remove", str(path))
                 if branch.startswith("swarm/"):
                     await self._git(repository, "branch", "--delete", "--force", branch)
@@ -296,7 +295,11 @@ class Workdirs:
             whole = replace(workdir, path=new, git={}, shown=(common, *workdir.shown))
             clone = ("clone", "--quiet", "--shared", "--no-checkout", "--", str(common), ".")
             await self._git(new, *clone, within=whole, protocols="file")
-            _put_git(new, path)
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+            with suppress(FileNotFoundError):
+                git.rename(new / "broken")
+            (new / ".git").rename(git)
             await self._delete(new)
         await asyncio.to_thread(_unlock, git)
         if not (git / "index").exists():  # or all would count as deleted
@@ -427,25 +430,22 @@ class Workdirs:
     async def _base(self, repository: Path) -> str:
         """Returns the commit at which a new branch begins: that of ``--base``, the default branch of a clone, or the
         folder's HEAD."""
-        is_clone = repository.parent == self._repos
+        is_clone, find = repository.parent == self._repos, ("rev-parse", "--verify", "--quiet")
         if self._begin:
             for ref in ([f"refs/remotes/origin/{self._begin}"] if is_clone else []) + [self._begin]:
                 with suppress(GitFailed):
-                    return (
-                        await self._git(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-                    ).strip()
+                    return (await self._git(repository, *find, f"{ref}^{{commit}}")).strip()
             raise GitFailed(f"The repository has no commit {self._begin!r}, at which --base lets branches begin.")
-        find = ("rev-parse", "--verify", "--quiet", _ORIGIN if is_clone else "HEAD")
+        head = _ORIGIN if is_clone else "HEAD"
         try:
             try:
-                return (await self._git(repository, *find)).strip()
+                return (await self._git(repository, *find, head)).strip()
             except GitFailed:
                 if not is_clone:
                     raise
-                await self._git(
-                    repository, "remote", "set-head", "origin", "--auto", protocols=None
-                )  # it was empty, or has another
-                return (await self._git(repository, *find)).strip()
+                # It was empty, or has another.
+                await self._git(repository, "remote", "set-head", "origin", "--auto", protocols=None)
+                return (await self._git(repository, *find, head)).strip()
         except GitFailed as error:
             raise GitFailed("The repository has no commit to begin at: make a first one.") from error
 
@@ -461,13 +461,11 @@ class Workdirs:
             return "it is not installed on the runner's machine, or not in its PATH"
         return error.strerror or str(error)
 
-    async def _delete(self, path: Path) -> None:
-        """Deletes a folder, however deep a guest has made it, and with whatever modes."""
+    async def _delete(self, path: Path) -> bool:
+        """Deletes a folder, however deep a guest has made it, and with whatever modes. Returns whether it is gone."""
         argv = ("sh", "-c", 'chmod -R u+rwx "$0" 2>/dev/null; exec rm -rf "$0"', str(path))
-        seconds, most = _GIT_SECONDS, _MOST_BYTES
-        ran = await run_program(argv, cwd="/", env=self._environment, timeout_seconds=seconds, most_bytes=most)
-        if ran.code != 0:
-            raise GitFailed(f"{path} cannot be removed: {_reason(ran.output)}")
+        env, seconds = self._environment, _GIT_SECONDS
+        return (await run_program(argv, cwd="/", env=env, timeout_seconds=seconds, most_bytes=_MOST_BYTES)).code == 0
 
     async def _named(self, cwd: Path, branch: str, within: Workdir | None = None) -> str:
         """Returns the branch that a thread has already, which may be named after another subject, or ``branch``."""
@@ -551,14 +549,6 @@ def _unlock(git: Path) -> None:
                     os.unlink(one)
 
 
-def _put_git(new: Path, path: Path) -> None:
-    """Puts the repository of a new clone into a folder, in place of a broken one."""
-    path.mkdir(exist_ok=True, mode=0o700)
-    with suppress(FileNotFoundError):
-        (path / ".git").rename(new / "broken")
-    (new / ".git").rename(path / ".git")
-
-
 def _put_aside(path: Path, aside: Path, *, is_unfinished: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if is_unfinished:  # by a crash: no CLI has worked there
@@ -577,10 +567,9 @@ def _restore(aside: Path, path: Path) -> None:
 
 
 def _is_older(path: Path, until: float) -> bool:
-    try:
+    with suppress(OSError):  # somebody has removed it
         return path.stat().st_mtime < until
-    except OSError:  # somebody has removed it
-        return False
+    return False
 
 
 def _local(repo: str) -> Path | None:
