@@ -34,8 +34,7 @@ TOO_LONG: Final = "swarm_too_long"
 """The type of the message in place of one that is too long: ``head`` and ``tail`` are how that one begins and ends, and
 ``members`` what they say of it, such as its id."""
 
-MOST_COUNTED: Final = 10**15
-"""A CLI that counts more, or tells infinity, tells nothing."""
+MOST_COUNTED: Final = 10**15  # who counts more, or tells infinity, tells nothing
 
 _END_BYTES: Final = 300  # of a line that is too long, at both ends
 _MEMBER: Final = r'\s*"\w+"\s*:\s*(?:"[^"\\]*"|\d+)\s*'
