@@ -144,10 +144,6 @@ class CoordinatorConnection:
         query = {"wait_seconds": wait_seconds}
         return await self._json("GET", f"/requests/{request_id}", params=query, timeout=wait_seconds + _CALL_SECONDS)
 
-    async def withdraw(self, request_id: str) -> None:
-        """Cancels a request to people."""
-        await self._json("POST", f"/requests/{request_id}/cancel")
-
     async def leave(self) -> None:
         """Lets another instance take the agent's name at once."""
         with suppress(SwarmError):  # an older coordinator, or none: the instance counts as gone after a lease

@@ -22,7 +22,6 @@ NOTHING: Final = "the agent ended without an answer"
 _BROKEN: Final = "the agent's program ended without a result"
 _ENDED_EARLY: Final = "the agent ended its turn before it was done"
 
-
 _NO_ANSWER_CHARACTERS: Final = 300
 _LIMIT: Final = re.compile(
     r"(?<!context )(?<!token )\blimit (?:was |is )?(?:reached|exceeded|hit)|\bhit your .{0,30}\blimit"

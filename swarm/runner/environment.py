@@ -20,7 +20,6 @@ from swarm.runner.settings import INCLUDE_FILE, kind_of, program_of
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PASSED: Final = ("HOME", "PATH", "LANG", "TERM", *CERTIFICATES, *_PROXIES, *(name.lower() for name in _PROXIES))
 
-
 _LEAVES_ALONE: Final = (("claude", "claude"), ("acp", "claude-agent-acp"))
 """The kinds and programs that can be told to leave the settings of a repository alone, and are."""
 

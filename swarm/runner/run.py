@@ -34,11 +34,7 @@ from swarm.runner.asks import HumanAsks
 from swarm.runner.conversation import CANCEL_SECONDS, Conversation, RunContext
 from swarm.runner.coordinator import Refused, Trigger
 from swarm.runner.endings import NOTHING, Answered, NotDone, Over, ending_of, missing_text
-from swarm.runner.output import (
-    MAX_FILE_CHARACTERS,
-    RunOutput,
-    repeated,
-)
+from swarm.runner.output import MAX_FILE_CHARACTERS, RunOutput, repeated
 from swarm.runner.port import StartFailed, StepShown, ToolState, TurnEnded, TurnOutcome
 from swarm.runner.sessions import thread_key
 from swarm.runner.settings import kind_of, program_of
@@ -352,16 +348,17 @@ class Run:
             return ""
         line = f"\n\nBranch `{changes.branch}`: {changes.summary}."
         told = hashlib.sha256(f"{line}{changes.diff}".encode(errors="replace")).hexdigest()
-        kept = self._context.sessions.get(self._context.session_key(self.key), self._settings.provider)
-        if kept and kept.told == told:  # nothing is new since the last answer
+        workdirs = self._context.workdirs
+        before = workdirs.prepared(workdir)
+        if before.told == told:  # nothing is new since the last answer, whichever account or session gave it
             return ""
         if self._settings.show_diff and self._output.is_streamed:
             name = f"{changes.branch.rpartition('/')[2]}.diff"
             with suppress(Refused):  # where people must not see a file, or the work is over
                 text = without_secrets(changes.diff[:MAX_FILE_CHARACTERS])
                 await self._tool("slack-upload-file", **self._about(), name=name, text=text, redact=True)
-        if kept:
-            self._context.sessions.keep(self._context.session_key(self.key), replace(kept, told=told))
+        with suppress(OSError):
+            workdirs.note(workdir, replace(before, told=told))
         return line
 
     async def _is_settled(self, inbox_message_id: str | None = None) -> bool:

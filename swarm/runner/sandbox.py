@@ -44,6 +44,8 @@ _LOGINS: Final = {
 _SETTINGS: Final[Mapping[str, str]] = {
     ".claude/settings.json": "{}\n",
     ".codex/config.toml": "",
+    ".codex/hooks.json": "{}\n",
+    **dict.fromkeys((".claude/CLAUDE.md", ".codex/AGENTS.md", ".codex/AGENTS.override.md"), ""),
     **dict.fromkeys((".config/opencode/.gitignore", ".opencode/.gitignore"), "*\n"),  # it would write them itself
 }
 """Files that decide what a CLI may do, and what they contain at first."""
@@ -157,14 +159,14 @@ class Sandbox:
 
     def _package(self, file: Path) -> Path:
         """Returns the folder of a program's package: that of its modules, of its environment or its installation. A
-        folder with anything private in it is none, and then it is the file alone."""
-        within = [folder for folder in file.parents if folder not in self._private]
+        folder with anything private in it is none, nor is a checkout; then it is the file alone."""
+        within = [folder for folder in file.parents if not (folder in self._private or (folder / ".git").exists())]
         modules = [folder for folder in within if folder.name == "node_modules"]
         marked = [
             folder for folder in within if any((folder / mark).exists() for mark in ("pyvenv.cfg", "package.json"))
         ]
         prefix = [file.parents[1]] if file.parent.name == "bin" and (file.parents[1] / "lib").is_dir() else []
-        whole = [folder for folder in prefix if folder not in self._private and folder.name != ".local"]
+        whole = [folder for folder in prefix if folder in within and folder.name != ".local"]
         return next(iter((*modules[-1:], *marked[:1], *whole)), file)
 
 

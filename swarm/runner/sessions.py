@@ -39,7 +39,6 @@ class KeptSession:
     input_tokens: int | None = None  # what all runs of the session have reported to the coordinator; None: unknown
     output_tokens: int | None = None
     cost_dollars: float | None = None
-    told: str = ""  # a digest of the changes that the thread has been told last
 
     @property
     def spent(self) -> UsageReported:

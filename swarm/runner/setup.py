@@ -16,8 +16,7 @@ import hashlib
 import json
 import os
 import shutil
-import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from swarm.domain.errors import SwarmError
 from swarm.processes.child import Child, to_the_end
 from swarm.runner.conversation import RunContext
 from swarm.runner.doors.command import Screen
+from swarm.runner.files import opened_file, opened_folder
 from swarm.runner.output import RunOutput
 from swarm.runner.port import StepShown, ToolState
 from swarm.runner.settings import INCLUDE_FILE, kind_of
@@ -40,7 +40,6 @@ _GRACE_SECONDS: Final = 2.0
 _NAMED: Final = 20  # files, in the log
 _LAST_LINES: Final = 5
 _LAST_CHARACTERS: Final = 600
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _CHANGED: Final = "changed"  # in place of a digest: another set-up has begun in a worktree that was ready
 
 
@@ -122,32 +121,16 @@ def _copy(checkout: Path, worktree: Path, name: str) -> int | None:
     """Copies a file. Returns its size; None if it is a link, or a folder with a repository of its own."""
     *folders, last = Path(name).parts
     with ExitStack() as opened:
-        here = _folder(opened, checkout, folders)
-        if not stat.S_ISREG(os.stat(last, dir_fd=here, follow_symlinks=False).st_mode):
+        if (read := opened_file(opened, opened_folder(opened, checkout, folders), last)) is None:
             return None
-        source = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
-        read = opened.enter_context(os.fdopen(source, "rb"))
-        there = _folder(opened, worktree, folders, make=True)
+        there = opened_folder(opened, worktree, folders, make=True)
         with suppress(FileNotFoundError):
             os.unlink(last, dir_fd=there)
         target = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=there)
         written = opened.enter_context(os.fdopen(target, "wb"))
         shutil.copyfileobj(read, written)
-        os.fchmod(target, os.fstat(source).st_mode & 0o777)
+        os.fchmod(target, os.fstat(read.fileno()).st_mode & 0o777)
         return written.tell()
-
-
-def _folder(opened: ExitStack, root: Path, names: Iterable[str], *, make: bool = False) -> int:
-    """Opens a folder below ``root``. Raises NotADirectoryError for a link on the way."""
-    at = os.open(root, _FOLDER)
-    opened.callback(os.close, at)
-    for name in names:
-        if make:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=at)
-        at = os.open(name, _FOLDER, dir_fd=at)
-        opened.callback(os.close, at)
-    return at
 
 
 async def _run(context: RunContext, workdir: Workdir, output: RunOutput) -> None:

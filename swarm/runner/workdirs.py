@@ -45,12 +45,13 @@ _DAY_SECONDS: Final = 86_400
 _SAFE: Final = (
     "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
     "-c", "core.alternateRefsCommand=", "-c", "submodule.recurse=false", "-c", "diff.ignoreSubmodules=dirty",
+    "-c", "gc.auto=0", "-c", "maintenance.auto=false",
 )  # fmt: skip
 _PLAIN_DIFF: Final = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty")
 _OFFLINE: Final = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
 """Keeps git from fetching what a partial clone lacks, for which the repository's settings name programs."""
 
-_RUNS_PROGRAMS: Final = re.compile(r"filter\..+\.(?:clean|smudge|process)|include(?:if\..+)?\.path")
+_RUNS_PROGRAMS: Final = re.compile(r"filter\..+\.(?:clean|smudge|process)|include(?:if\..+)?\.path|hook\..+\.command")
 _OF_CLONES: Final = re.compile(
     r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
     r"|remote\.origin\.(?:url|fetch)|branch\..+\.(?:remote|merge)|extensions\.(?:objectformat|refstorage)"
@@ -90,10 +91,11 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """What was done in a worktree before its CLI."""
+    """What was done in a worktree before its CLI, and said of it."""
 
     done: str = ""  # stands for the set-up that has succeeded; empty: none
     files: tuple[str, ...] = ()  # what was copied there, which no commit of ours contains
+    told: str = ""  # a digest of the changes that the thread has been told last
 
 
 class Workdirs:
@@ -132,9 +134,11 @@ class Workdirs:
             path = self._shared or self._folder / _slug(key)
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             return Workdir(path=path)
+        path, branch = self._folder / _slug(key), f"swarm/{_slug(subject, key)}"
+        if self._sandbox:
+            return await self._clone(path, branch)
         async with self._preparing:
-            path, branch = self._folder / _slug(key), f"swarm/{_slug(subject, key)}"
-            return await (self._clone(path, branch) if self._sandbox else self._worktree(path, branch))
+            return await self._worktree(path, branch)
 
     def wrap(self, workdir: Workdir, sandbox: Sandbox | None = None) -> tuple[str, ...]:
         """Returns the command of the sandbox, by default that of git, around a folder; empty without one."""
@@ -179,7 +183,7 @@ class Workdirs:
         """Returns what was done in a worktree before its CLI."""
         with suppress(OSError, ValueError, TypeError):  # nothing yet, or damaged
             kept = json.loads(self._note(workdir.path).read_text(encoding="utf-8"))
-            return Prepared(done=str(kept["done"]), files=tuple(kept["files"]))
+            return Prepared(done=kept["done"], files=tuple(kept["files"]), told=kept.get("told", ""))
         return Prepared()
 
     def note(self, workdir: Workdir, prepared: Prepared) -> None:
@@ -244,23 +248,27 @@ class Workdirs:
         if self._repo is None or not self._folder.exists():
             return []
         until = time.time() - keep_seconds
-        return [path for path in list(self._folder.iterdir()) if _is_older(path, until) and await self._removed(path)]
+        return [
+            one for one in list(self._folder.iterdir()) if _is_older(one, until) and await self._removed(one, until)
+        ]
 
-    async def _removed(self, path: Path) -> bool:
+    async def _removed(self, path: Path, until: float) -> bool:
         try:
             async with self._preparing:
                 repository = await self._repository()
-                base = await self._base(repository)
-                workdir = self._found(path, await self._common_dir(repository))
-                await self._check_settings(path, workdir)
-                branch = (await self._git(path, "rev-parse", "--abbrev-ref", "HEAD", within=workdir)).strip()
-                own = await self._git(path, "rev-list", "--max-count=1", "HEAD", f"^{base}", within=workdir)
-                if own or await self._git(path, "status", "--porcelain", within=workdir):
+                common, base = await self._common_dir(repository), await self._base(repository)
+            workdir = self._found(path, common)  # nobody waits while git looks at what a guest has left
+            await self._check_settings(path, workdir)
+            branch = (await self._git(path, "rev-parse", "--abbrev-ref", "HEAD", within=workdir)).strip()
+            own = await self._git(path, "rev-list", "--max-count=1", "HEAD", f"^{base}", within=workdir)
+            if own or await self._git(path, "status", "--porcelain", within=workdir):
+                return False
+            async with self._preparing:
+                if not _is_older(path, until):  # it is in use by now
                     return False
                 self._note(path).unlink(missing_ok=True)
                 if self._sandbox:
-                    await asyncio.to_thread(shutil.rmtree, path)
-                    return True
+                    return await self._delete(path)
                 await self._git(repository, "worktree", "remove", str(path))
                 if branch.startswith("swarm/"):
                     await self._git(repository, "branch", "--delete", "--force", branch)
@@ -271,22 +279,32 @@ class Workdirs:
 
     async def _clone(self, path: Path, branch: str) -> Workdir:
         """Returns the clone of a thread, in the sandbox. It reads the objects of the repository where these are."""
-        repository = await self._repository()
-        common, base = await self._common_dir(repository), await self._base(repository)
+        async with self._preparing:
+            repository = await self._repository()
+            common, base = await self._common_dir(repository), await self._base(repository)
+            branch = await self._named(repository, branch)
+            with suppress(FileNotFoundError):
+                os.utime(path)  # it is in use, so it is not removed as an old one
         workdir, git, has_files = self._found(path, common), path / ".git", _has_files(path)
         if is_new := not ((git / "HEAD").exists() and (git / "objects" / "info" / "alternates").exists()):
             if not has_files:
                 self._note(path).unlink(missing_ok=True)
             new = path.with_name(f"{path.name}.new")  # a crash leaves nothing unfinished in the thread's folder
-            await asyncio.to_thread(_made_anew, new)
+            await self._delete(new)
+            new.mkdir(parents=True, mode=0o700)
             whole = replace(workdir, path=new, git={}, shown=(common, *workdir.shown))
             clone = ("clone", "--quiet", "--shared", "--no-checkout", "--", str(common), ".")
             await self._git(new, *clone, within=whole, protocols="file")
-            await asyncio.to_thread(_put_git, new, path)
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+            with suppress(FileNotFoundError):
+                git.rename(new / "broken")
+            (new / ".git").rename(git)
+            await self._delete(new)
         await asyncio.to_thread(_unlock, git)
         if not (git / "index").exists():  # or all would count as deleted
             await self._begin_at(branch, base, repository, workdir, keeps_files=is_new and has_files)
-        os.utime(path)  # it is in use, so it is not removed as an old one
+        branch = await self._named(path, branch, workdir)
         return replace(workdir, branch=branch, base=await self._common(workdir, base))
 
     async def _begin_at(self, branch: str, base: str, repository: Path, workdir: Workdir, *, keeps_files: bool) -> None:
@@ -334,6 +352,7 @@ class Workdirs:
         repository = await self._repository()
         common = await self._common_dir(repository)
         await self._check_settings(repository)
+        branch = await self._named(repository, branch)
         entry = _entry(path, common)
         if entry and not _is_unfinished(entry, path):  # of earlier work in this thread
             (path / ".git").write_text(f"gitdir: {entry}\n")
@@ -411,25 +430,22 @@ class Workdirs:
     async def _base(self, repository: Path) -> str:
         """Returns the commit at which a new branch begins: that of ``--base``, the default branch of a clone, or the
         folder's HEAD."""
-        is_clone = repository.parent == self._repos
+        is_clone, find = repository.parent == self._repos, ("rev-parse", "--verify", "--quiet")
         if self._begin:
             for ref in ([f"refs/remotes/origin/{self._begin}"] if is_clone else []) + [self._begin]:
                 with suppress(GitFailed):
-                    return (
-                        await self._git(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-                    ).strip()
+                    return (await self._git(repository, *find, f"{ref}^{{commit}}")).strip()
             raise GitFailed(f"The repository has no commit {self._begin!r}, at which --base lets branches begin.")
-        find = ("rev-parse", "--verify", "--quiet", _ORIGIN if is_clone else "HEAD")
+        head = _ORIGIN if is_clone else "HEAD"
         try:
             try:
-                return (await self._git(repository, *find)).strip()
+                return (await self._git(repository, *find, head)).strip()
             except GitFailed:
                 if not is_clone:
                     raise
-                await self._git(
-                    repository, "remote", "set-head", "origin", "--auto", protocols=None
-                )  # it was empty, or has another
-                return (await self._git(repository, *find)).strip()
+                # It was empty, or has another.
+                await self._git(repository, "remote", "set-head", "origin", "--auto", protocols=None)
+                return (await self._git(repository, *find, head)).strip()
         except GitFailed as error:
             raise GitFailed("The repository has no commit to begin at: make a first one.") from error
 
@@ -444,6 +460,17 @@ class Workdirs:
         if shutil.which("git", path=self._environment.get("PATH")) is None:
             return "it is not installed on the runner's machine, or not in its PATH"
         return error.strerror or str(error)
+
+    async def _delete(self, path: Path) -> bool:
+        """Deletes a folder, however deep a guest has made it, and with whatever modes. Returns whether it is gone."""
+        argv = ("sh", "-c", 'chmod -R u+rwx "$0" 2>/dev/null; exec rm -rf "$0"', str(path))
+        env, seconds = self._environment, _GIT_SECONDS
+        return (await run_program(argv, cwd="/", env=env, timeout_seconds=seconds, most_bytes=_MOST_BYTES)).code == 0
+
+    async def _named(self, cwd: Path, branch: str, within: Workdir | None = None) -> str:
+        """Returns the branch that a thread has already, which may be named after another subject, or ``branch``."""
+        find = ("for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/swarm/*{branch[-8:]}")
+        return (await self._git(cwd, *find, within=within)).strip() or branch
 
     async def names(self, cwd: Path, *arguments: str, within: Workdir | None = None) -> list[str]:
         """Runs git for a list of files, in the sandbox if ``within`` is a thread's folder. Raises GitFailed."""
@@ -512,24 +539,14 @@ def _has_files(path: Path) -> bool:
 
 def _unlock(git: Path) -> None:
     """Removes the locks of a git that was killed, where nobody else works."""
-    for folder, _, names in os.walk(git) if not git.is_symlink() else ():
-        for name in names:
-            if name.endswith(".lock"):
-                Path(folder, name).unlink(missing_ok=True)
-
-
-def _made_anew(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True, mode=0o700)
-
-
-def _put_git(new: Path, path: Path) -> None:
-    """Puts the repository of a new clone into a folder, in place of a broken one."""
-    path.mkdir(exist_ok=True, mode=0o700)
-    with suppress(FileNotFoundError):
-        (path / ".git").rename(new / "broken")
-    (new / ".git").rename(path / ".git")
-    shutil.rmtree(new)
+    folders = [] if git.is_symlink() else [str(git)]
+    for folder in folders:
+        with suppress(OSError):
+            for one in os.scandir(folder):
+                if one.is_dir(follow_symlinks=False):
+                    folders.append(one.path)
+                elif one.name.endswith(".lock"):
+                    os.unlink(one)
 
 
 def _put_aside(path: Path, aside: Path, *, is_unfinished: bool) -> None:
@@ -550,10 +567,9 @@ def _restore(aside: Path, path: Path) -> None:
 
 
 def _is_older(path: Path, until: float) -> bool:
-    try:
+    with suppress(OSError):  # somebody has removed it
         return path.stat().st_mtime < until
-    except OSError:  # somebody has removed it
-        return False
+    return False
 
 
 def _local(repo: str) -> Path | None:

@@ -65,12 +65,33 @@ _PLANTED_STATE = {
     "settings": ".claude/settings.json",
     "agent": ".claude/agents/a.md",
     "plugin": ".claude/plugins/p.json",
+    "memory": ".claude/CLAUDE.md",
     "codex": ".codex/config.toml",
+    "codex hooks": ".codex/hooks.json",
+    "codex memory": ".codex/AGENTS.md",
     "rules": ".codex/rules/default.rules",
     "opencode": ".config/opencode/opencode.json",
     "opencode plugin": ".config/opencode/plugins/p.js",
     "git": ".gitconfig",
 }
+
+
+def leaves_pipes(folder: Path) -> None:
+    """Leaves what git waits for."""
+    os.mkfifo(".gitignore")
+    _said(done=True)
+
+
+def leaves_depths(folder: Path) -> None:
+    """Leaves folders that are deeper than programs expect, and a repository that is broken."""
+    Path(".git/HEAD").unlink()
+    for place in (Path.cwd(), Path(".git/objects").absolute()):
+        os.chdir(place)
+        for _ in range(1500):
+            os.mkdir("d")
+            os.chdir("d")
+        Path().chmod(0)
+    _said(done=True)
 
 
 def plants_state(folder: Path) -> None:

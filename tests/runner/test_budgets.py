@@ -13,10 +13,11 @@ import pytest
 
 from swarm.runner.doors.claude import ClaudeDoor
 from swarm.runner.port import CliEvent, TextAdded, UsageReported
-from tests.runner.conftest import Office
+from tests.runner.conftest import Office, lead_beside
 from tests.runner.doors import acp_agent, claude_cli
 from tests.runner.scripted import ScriptedDoor, ScriptedSession
 from tests.runner.test_command import environment
+from tests.runner.test_leads import Leading, Uses, about, complete, delegates
 from tests.support.processes import Process
 from tests.support.stage import OPERATOR_TOKEN
 from tests.support.waiting import wait_until
@@ -264,3 +265,38 @@ async def test_a_budget_acts_within_a_turn_of_claude_before_the_request_after_th
         "initialize",
         "interrupt",
     ]
+
+
+@pytest.mark.long
+@pytest.mark.req("RUN-10")
+@pytest.mark.parametrize(("decision", "words"), [("approve", "I go on."), ("reject", "Twelve, says the result.")])
+async def test_a_budget_that_a_lead_uses_up_on_a_result_is_decided_and_the_result_not_lost(
+    office: Office, decision: str, words: str
+) -> None:
+    lead, worker = await lead_beside(office), await office.online_once()
+    await budgets(lead, tokens=10)
+
+    class Spending(Leading):
+        async def _turn(self, session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
+            async for event in super()._turn(session, prompt):
+                yield event
+            yield UsageReported(input_tokens=7 * len(self.turns), model="m")
+            if about(prompt, "task_id"):
+                await asyncio.Event().wait()
+
+    async def act(prompt: str, uses: Uses) -> AsyncIterator[str]:
+        if GO_ON in prompt:
+            yield "I go on."
+        async for text in delegates(office.name, news="")(prompt, uses):
+            yield text
+
+    door = Spending(lead, act)
+    await lead.start("claude", door, role="lead")
+    ts = await office.twin.say(f"swarm#{lead.name} please count")
+    await office.says(ts, "Ada counts.")
+    await complete(worker, "Twelve, says the result.")
+    await card(lead, ts, "14 of 10 tokens", decision)
+    seen = await office.says(ts, words, within_seconds=60)
+    assert any("The work was stopped because the budget" in text for text in seen) is (decision == "reject")
+    await lead.idle()
+    assert len(door.turns) == 2 + (decision == "approve")

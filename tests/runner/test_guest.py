@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -184,10 +185,31 @@ async def test_a_new_clone_goes_on_with_the_branch_of_its_thread(house: House) -
     workdir = await workdirs.of("T:C:1.0", "Write it")
     house.plays("works", workdirs, workdir, sandbox=True)
     await workdirs.changes(workdir, "The work")
+    assert await workdirs.of("T:C:1.0", "And test it") == workdir  # a later task of the thread
     shutil.rmtree(workdir.path)
-    again = await workdirs.of("T:C:1.0", "Write it")
+    again = await workdirs.of("T:C:1.0", "And document it")
     assert (again.path / "done.txt").read_text() == "done\n"
     assert again == workdir
+
+
+@in_sandbox
+async def test_what_a_guest_leaves_stops_no_other_thread_and_can_be_removed(house: House) -> None:
+    workdirs = house.workdirs(sandbox=True)
+    left = []
+    for number, habit in enumerate(("leaves_pipes", "leaves_depths")):
+        left.append(await workdirs.of(f"T:C:{number}.0", "Leave"))
+        house.plays(habit, workdirs, left[-1], sandbox=True)
+    os.utime(left[0].path, (1, 1))
+    tidying = asyncio.create_task(workdirs.tidy(50))
+    assert (await workdirs.of("T:C:2.0", "Next")).path.exists()
+    assert not tidying.done()
+    tidying.cancel()
+    await asyncio.wait({tidying})
+    (left[0].path / ".gitignore").unlink()
+    again = await workdirs.of("T:C:1.0", "Leave")
+    assert again == left[1]
+    os.utime(again.path, (1, 1))
+    assert await workdirs.tidy(50) == [again.path]
 
 
 @in_sandbox
@@ -218,6 +240,10 @@ async def test_without_a_sandbox_what_is_planted_in_git_is_not_run_by_the_runner
 
 
 async def test_filters_of_a_trusted_repository_run(house: House) -> None:
+    git(house.shop, "config", "hook.mark.command", "touch x")  # of newer versions of git
+    with pytest.raises(GitFailed, match=r"hook\.mark\.command"):
+        await house.workdirs(sandbox=False).of("T:C:1.0", "Look")
+    git(house.shop, "config", "--remove-section", "hook.mark")
     git(house.shop, "config", "filter.mark.clean", f"touch {house.folder}/marks/filter; cat")
     (house.shop / ".git" / "info" / "attributes").write_text("* filter=mark\n")
     with pytest.raises(GitFailed, match=r"filter\.mark\.clean"):
@@ -240,6 +266,31 @@ def test_a_folder_with_secrets_in_it_cannot_be_shown(house: House, folder: str) 
     for named in ({"workdir": house.folder / folder}, {"readable": (house.folder / folder,)}):
         with pytest.raises(ConfigurationError, match="would show"):
             Sandbox(house.settings(**named))
+
+
+async def test_git_maintains_no_repository_for_us(house: House) -> None:
+    """Its maintenance would run programs that the settings name."""
+    git(house.shop, "config", "maintenance.commit-graph.enabled", "true")
+    git(house.shop, "config", "maintenance.commit-graph.auto", "-1")
+    workdirs = house.workdirs(sandbox=False)
+    workdir = await workdirs.of("T:C:1.0", "Write it")
+    (workdir.path / "new").write_text("new\n")
+    assert await workdirs.changes(workdir, "The work")
+    assert not (house.shop / ".git/objects/info/commit-graphs").exists()
+
+
+@in_sandbox
+@pytest.mark.parametrize("mark", ["package.json", "lib"])
+def test_a_program_in_a_checkout_is_shown_without_the_checkout(house: House, mark: str) -> None:
+    (house.shop / "bin").mkdir()
+    (house.shop / mark).mkdir()
+    program = house.shop / "bin" / "answer"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    box = Sandbox(house.settings(provider=f"command:{program}"))
+    script = f"ls {program} {house.shop}/.git/config"
+    ran = subprocess.run([*box.wrap([]), "sh", "-c", script], env=box.environment, capture_output=True, check=False)
+    assert ran.stdout.decode().split() == [str(program)]
 
 
 @in_sandbox

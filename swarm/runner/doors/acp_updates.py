@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from swarm.domain.model.requests import FileDiff
-from swarm.runner.doors.lines import object_of, text_of
+from swarm.runner.doors.lines import MOST_COUNTED, count_of, object_of, text_of
 from swarm.runner.port import CliEvent, LogLine, PermissionAsked, StepShown, TextAdded, ToolState, UsageReported
 
 _STATES: Final = {
@@ -147,8 +147,8 @@ class TurnUpdates:
 
     def total(self, usage: Mapping[str, Any]) -> UsageReported | None:
         """Returns the usage at the end of a turn, since the session was opened; None if the agent tells none."""
-        cached = [_count(usage.get(name)) or 0 for name in ("cachedReadTokens", "cachedWriteTokens")]
-        taken, given = _count(usage.get("inputTokens")), _count(usage.get("outputTokens"))
+        cached = [count_of(usage.get(name)) or 0 for name in ("cachedReadTokens", "cachedWriteTokens")]
+        taken, given = count_of(usage.get("inputTokens")), count_of(usage.get("outputTokens"))
         if taken is None and given is None:
             return None
         total = None if taken is None else taken + sum(cached)
@@ -172,7 +172,7 @@ class TurnUpdates:
 
     def _usage(self, cost: Mapping[str, Any]) -> Iterator[CliEvent]:
         amount = cost.get("amount")
-        if isinstance(amount, int | float) and amount >= 0 and cost.get("currency") == "USD":
+        if isinstance(amount, int | float) and 0 <= amount <= MOST_COUNTED and cost.get("currency") == "USD":
             yield self.used.cost(float(amount))
 
 
@@ -269,7 +269,3 @@ def _mcp_tool(params: Mapping[str, Any], given: object) -> str:
 
 def _title(call: Mapping[str, Any]) -> str:
     return (text_of(call.get("title")) or _tool(call))[:_TITLE_CHARACTERS]
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None

@@ -39,6 +39,7 @@ _ARGUMENTS: Final = (
 )  # fmt: skip
 _CONNECTED: Final = ("connected", "pending")
 _MOST_ASKS: Final = 100
+_ID: Final = re.compile(r"\w[\w-]{0,99}")  # of a session: an argument of the next run, and no option
 _MISSING: Final = "No conversation found"
 _AS_ROOT: Final = (
     "Claude Code refuses to skip its permissions as root, which its own settings ask for: start the runner as another "
@@ -229,8 +230,8 @@ class _ClaudeSession:
         if status not in _CONNECTED:
             await self._process.log(f"(The swarm's MCP server is not connected: {str(status)[:100]}.)")
         session_id = text_of(message.get("session_id"))
-        if session_id and session_id != self.id:
-            await self._process.log(f"(The CLI goes on as the session {session_id[:100]}.)")
+        if session_id != self.id and _ID.fullmatch(session_id):
+            await self._process.log(f"(The CLI goes on as the session {session_id}.)")
             self.id = session_id
 
     async def _asked(self, id: str, request: Mapping[str, Any]) -> None:

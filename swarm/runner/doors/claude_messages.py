@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from swarm.domain.model.requests import FileDiff
-from swarm.runner.doors.lines import object_of, text_of
+from swarm.runner.doors.lines import MOST_COUNTED, count_of, object_of, text_of
 from swarm.runner.endings import failed_of, is_no_answer
+from swarm.runner.files import beginning_of
 from swarm.runner.port import (
     CliEvent,
     LogLine,
@@ -90,7 +92,7 @@ class TurnMessages:
                     yield from self._finished(block)
             case "rate_limit_event":
                 told = object_of(message.get("rate_limit_info"))
-                self.resets_at = _count(told.get("resetsAt")) or None if told.get("status") == "rejected" else None
+                self.resets_at = count_of(told.get("resetsAt")) or None if told.get("status") == "rejected" else None
             case "system":
                 yield LogLine(text=f"({text_of(message.get('subtype'))} {text_of(message.get('status'))})")
 
@@ -196,14 +198,11 @@ def _written(cwd: Path, path: str, content: str) -> Iterator[FileDiff]:
     """Yields what a file's new content changes, for a new file, and for a text file in the run's folder. What other
     files contain is not shown to people.
     """
-    file = cwd / path
-    try:
-        if not os.path.lexists(file):
-            yield FileDiff(path=path, new=content)
-        elif file.resolve(strict=True).is_relative_to(cwd.resolve()) and file.stat().st_size <= _MAX_FILE_BYTES:
-            yield FileDiff(path=path, old=file.read_text(encoding="utf-8"), new=content)
-    except (OSError, ValueError):
-        return
+    if not os.path.lexists(cwd / path):
+        yield FileDiff(path=path, new=content)
+    elif (old := beginning_of(cwd / path, cwd, _MAX_FILE_BYTES + 1)) is not None and len(old) <= _MAX_FILE_BYTES:
+        with suppress(UnicodeDecodeError):
+            yield FileDiff(path=path, old=old.decode(), new=content)
 
 
 def question_of(id: str, given: Mapping[str, Any]) -> QuestionAsked:
@@ -234,13 +233,13 @@ def usage_of(result: Mapping[str, Any], model: str | None) -> UsageReported | No
     of_models = [object_of(one) for one in object_of(result.get("modelUsage")).values()]
     usage, cost = object_of(result.get("usage")), result.get("total_cost_usd")
     if of_models:
-        taken = sum(_count(one.get(name)) for one in of_models for name in _INPUT_TOKENS)
-        given = sum(_count(one.get("outputTokens")) for one in of_models)
+        taken = sum(count_of(one.get(name)) or 0 for one in of_models for name in _INPUT_TOKENS)
+        given = sum(count_of(one.get("outputTokens")) or 0 for one in of_models)
     elif usage:
         taken, given = _tokens(usage)
     else:
         return None
-    dollars = float(cost) if isinstance(cost, int | float) else None
+    dollars = float(cost) if isinstance(cost, int | float) and 0 <= cost <= MOST_COUNTED else None
     return UsageReported(input_tokens=taken, output_tokens=given, cost_dollars=dollars, model=model)
 
 
@@ -284,8 +283,4 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tokens(usage: Mapping[str, Any]) -> tuple[int, int]:
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return sum(_count(usage.get(name)) for name in names), _count(usage.get("output_tokens"))
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return sum(count_of(usage.get(name)) or 0 for name in names), count_of(usage.get("output_tokens")) or 0

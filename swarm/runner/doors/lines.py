@@ -34,6 +34,8 @@ TOO_LONG: Final = "swarm_too_long"
 """The type of the message in place of one that is too long: ``head`` and ``tail`` are how that one begins and ends, and
 ``members`` what they say of it, such as its id."""
 
+MOST_COUNTED: Final = 10**15  # who counts more, or tells infinity, tells nothing
+
 _END_BYTES: Final = 300  # of a line that is too long, at both ends
 _MEMBER: Final = r'\s*"\w+"\s*:\s*(?:"[^"\\]*"|\d+)\s*'
 _FIRST: Final = re.compile(rf"\s*\{{((?:{_MEMBER},)*)")
@@ -216,6 +218,11 @@ def object_of(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def count_of(value: object) -> int | None:
+    """Returns a number of things, or None in place of anything else."""
+    return value if isinstance(value, int) and 0 <= value <= MOST_COUNTED else None
+
+
 def text_of(value: object) -> str:
     """Returns a text, or an empty one in place of anything else."""
     return value if isinstance(value, str) else ""
@@ -223,7 +230,10 @@ def text_of(value: object) -> str:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        message = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
+        message = json.loads(text := line.removeprefix(b"\xef\xbb\xbf").decode(errors="replace"))
+        if re.search(r"\\u[dD]", text):  # maybe half a character, as JavaScript may cut a text anywhere
+            text = json.dumps(message, ensure_ascii=False)
+            message = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except (ValueError, RecursionError):
         return None
     return message if isinstance(message, dict) else None

@@ -6,13 +6,12 @@ each CLI so that it leaves them alone, and pass on the texts with instructions, 
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
+from swarm.runner.files import beginning_of
 from swarm.runner.port import SessionWanted
 
-_MOST_CHARACTERS: Final = 60_000
+_MOST_BYTES: Final = 60_000
 _INSTRUCTIONS: Final = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "CONTEXT.md")
 
 OWN_TOOLS: Final = frozenset(
@@ -38,19 +37,11 @@ def system_prompt(wanted: SessionWanted) -> str:
         return wanted.system_prompt
     found: dict[str, str] = {}
     for name in _INSTRUCTIONS:
-        text = _text(wanted.cwd, name)
+        text = (
+            (beginning_of(wanted.cwd / name, wanted.cwd, _MOST_BYTES) or b"").decode(errors="replace").replace("\0", "")
+        )
         if text.strip() and text not in found.values():
             found[name] = text
     return "\n\n".join(
         (wanted.system_prompt, *(f"# From {name} of the repository\n\n{text}" for name, text in found.items()))
     )
-
-
-def _text(folder: Path, name: str) -> str:
-    """Returns the text of a file; empty for one that is missing or, by a link, outside of the folder."""
-    with suppress(OSError):
-        path = (folder / name).resolve()
-        if path.is_relative_to(folder.resolve()) and path.is_file():
-            with path.open(encoding="utf-8", errors="replace") as file:
-                return file.read(_MOST_CHARACTERS)
-    return ""

@@ -337,7 +337,7 @@ def ended(tx: Transaction, request_id: str) -> HumanRequest:
             NoticeKind.HUMAN_INPUT,
             request.agent_id,
             thread_id=request.thread_id,
-            inbox_message_id=None if request.task_id else request.work_id,
+            inbox_message_id=request.work_id if request.inbox_message_ids and not request.task_id else None,
             task_id=request.task_id,
             actor=request.deciding.person if request.deciding else None,
             text=outcome_text(request),

@@ -21,7 +21,7 @@ from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.budgets import Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
 from swarm.domain.model.language_models import ModelUsage
-from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.requests import (
     BY_REQUESTER,
     OPERATOR,
@@ -35,7 +35,7 @@ from swarm.domain.request_texts import person_text
 from swarm.services.requests.asking import ask_live
 from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules import task_ends
-from swarm.services.rules.leases import claimed_members, lose, stop
+from swarm.services.rules.leases import claimed_members, end_notice, lose, stop
 from swarm.services.rules.system_messages import post_message
 from swarm.store import agents, history, tasks
 from swarm.store.bridge.database import Database
@@ -225,6 +225,9 @@ def _stop_answer(
     lease = leases.by_token(tx, request.lease_token or "")
     if lease is None or not leases.holds(lease):
         return False
+    if lease.kind is LeaseKind.NOTICE:  # of a lead, who would get it again: people learn of the result in its place
+        end_notice(tx, lease, operating_policy, is_heard=False)
+        return True
     reason = f"stopped {why}"
     is_unasked = bool(claimed_members(tx, lease)) and not stop(tx, thread, [lease.token], reason, operating_policy)
     lose(tx, lease.token, LeaseEnd.CANCELLED, why, operating_policy)  # if its messages were answered already

@@ -280,7 +280,8 @@ def main() -> None:
         elif message["type"] == "user":
             status = "failed" if HABIT == "no mcp" else "connected"
             servers = [{"name": "swarm", "status": status}]
-            changed = {"session_id": "another"} if HABIT == "changes" else {}
+            other = {"changes": "another", "changes to an option": "--dangerously-skip-permissions"}.get(HABIT)
+            changed = {"session_id": other} if other else {}
             write(type="system", subtype="init", model="model-1", mcp_servers=servers, **changed)
             turn()
 

@@ -51,6 +51,10 @@ def prompted(id: int) -> dict[str, Any]:
             for number in range(40):
                 diff = {"type": "diff", "path": "a", "oldText": MB, "newText": MB}
                 update(sessionUpdate="tool_call", toolCallId=f"c{number}", title="edit", content=[diff])
+        case "half a character":
+            update(sessionUpdate="usage_update", cost={"amount": float("inf"), "currency": "USD"})
+            update(sessionUpdate="usage_update", cost={"amount": 10**400, "currency": "USD"})
+            say("\ud83d is cut, \U0001f600 is not")
         case "asks":
             for number in range(20):
                 ask(100 + number, MB)

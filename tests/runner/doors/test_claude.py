@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +139,30 @@ def test_what_a_call_does_to_a_file_is_a_diff(tmp_path: Path) -> None:
     assert asked("Bash", command="ls").diffs == ()
 
 
+@pytest.mark.req("SEC-08")
+@pytest.mark.parametrize("name", ["pipe", "loop", "outside", "folder"])
+async def test_what_is_no_file_of_the_folder_is_neither_waited_for_nor_read(desk: Desk, name: str) -> None:
+    (desk.folder.parent / "private").write_text("secret\n")
+    for place in (desk.folder / name, desk.folder / "CLAUDE.md"):
+        match name:
+            case "pipe":
+                os.mkfifo(place)
+            case "loop":
+                place.symlink_to(place.name)
+            case "outside":
+                place.symlink_to(desk.folder.parent / "private")
+            case _:
+                place.mkdir()
+    asked = permission_of("a", "Write", {"file_path": name, "content": "2\n"}, desk.folder, can_grant=False)
+    assert (asked.diffs, asked.arguments["content"]) == ((), "2\n")
+    (desk.folder / "AGENTS.md").write_bytes("Say cherry.".encode("utf-16"))  # an argument can contain no NUL
+    await desk.open(desk.claude("works"))
+    arguments = desk.noted()[0]["arguments"]
+    prompt = arguments[arguments.index("--append-system-prompt") + 1]
+    assert prompt.endswith("Say cherry.")
+    assert "CLAUDE.md" not in prompt
+
+
 async def test_two_permissions_at_once(desk: Desk) -> None:
     session = await desk.open(desk.claude("asks twice"))
     asked: list[PermissionAsked] = []
@@ -267,10 +292,14 @@ async def test_a_session_is_missing_only_if_the_cli_says_so_of_one_to_resume(des
     assert running_in(desk.folder) == []
 
 
-async def test_the_session_to_resume_next_is_the_one_that_the_cli_names(desk: Desk) -> None:
+async def test_the_session_to_resume_next_is_the_one_that_the_cli_names_unless_it_is_an_option(desk: Desk) -> None:
     session = await desk.open(desk.claude("changes"))
     await turn_of(session)
     assert session.id == "another"
+    session = await desk.open(desk.claude("changes to an option"))
+    await turn_of(session)
+    arguments = [one["arguments"] for one in desk.noted() if "arguments" in one][-1]
+    assert session.id == arguments[arguments.index("--session-id") + 1]
 
 
 async def test_a_cli_that_does_not_start(desk: Desk) -> None:

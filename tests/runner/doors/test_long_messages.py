@@ -9,7 +9,7 @@ import pytest
 
 from swarm.runner.doors.acp import AcpDoor
 from swarm.runner.doors.acp_updates import _MOST_KEPT, TurnUpdates, _size, permission_of
-from swarm.runner.port import CliSession, PermissionAsked, StepShown, TurnOutcome
+from swarm.runner.port import CliSession, PermissionAsked, StepShown, TurnOutcome, UsageReported
 from tests.runner.doors.conftest import Desk, text_in, turn_of
 
 AGENT = Path(__file__).with_name("raw_agent.py")
@@ -73,3 +73,9 @@ async def test_calls_that_are_too_long_to_be_shown_are_not_whole(desk: Desk) -> 
 
     events, ended = await turn_of(session, seen=lambda one: refuse(one) if isinstance(one, PermissionAsked) else None)
     assert (text_in(events), ended.refused_tools, seen) == ("reject_once", ("edit",) * 20, [False] * 20)
+
+
+async def test_half_characters_and_endless_figures_can_be_sent_on(desk: Desk) -> None:
+    events, ended = await turn_of(await opened(desk, "half a character"))
+    assert (text_in(events), ended.outcome) == ("\ufffd is cut, \U0001f600 is not", TurnOutcome.DONE)
+    assert not any(isinstance(one, UsageReported) for one in events)
