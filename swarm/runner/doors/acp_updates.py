@@ -58,6 +58,16 @@ class SessionUsage:
         self._input = _Counter(spent.input_tokens)
         self._output = _Counter(spent.output_tokens)
         self._cost = _Counter(None if "claude" in agent.lower() else spent.cost_dollars)
+        self._context = self._certain = 0  # the context of the last request, and the least input of this turn
+
+    def request(self, context: int) -> UsageReported:
+        """Counts a request by the tokens of its context. Returns the least that was used since the session was opened.
+
+        How many of them were output is not told, but the input of the next request contains them all.
+        """
+        self._certain += self._context if context > self._context else 0
+        self._context = context
+        return self._total()
 
     def cost(self, dollars: float) -> UsageReported:
         """Counts a cost of the session so far. Returns the cost since it was opened."""
@@ -69,7 +79,12 @@ class SessionUsage:
         for counter, tokens in ((self._input, input_tokens), (self._output, output_tokens)):
             if tokens is not None:
                 counter.count(tokens, is_growing=self._grows)
+        self._certain = 0
+        return self._total()
+
+    def _total(self) -> UsageReported:
         taken, given = (None if one.total is None else int(one.total) for one in (self._input, self._output))
+        taken = (taken or 0) + self._certain if self._certain else taken
         return UsageReported(input_tokens=taken, output_tokens=given, cost_dollars=self._cost.total)
 
 
@@ -110,6 +125,8 @@ class TurnUpdates:
                 yield from self._below_text(self._step(update))
             case "plan":
                 yield from self._below_text(_plan(update.get("entries")))
+            case "usage_update" if self._is_codex and (context := _count(update.get("used"))):
+                yield self.used.request(context)
             case "usage_update":
                 yield from self._usage(object_of(update.get("cost")))
 

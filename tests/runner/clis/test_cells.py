@@ -27,7 +27,7 @@ async def a_changed_message(bench: Bench) -> None:
     bench.reply = lambda request: (
         Say("Blue.") if "blue" in request.texts[-1] else [Say("Red "), Wait(gate), Say("it is.")]
     )
-    await bench.start("--max-concurrent", "2")
+    await bench.start("--role", "lead")
     text = f"swarm#{office.name} paint it "
     ts = await office.twin.say(f"{text}red")
     await bench.until_shown(ts, "Red")
