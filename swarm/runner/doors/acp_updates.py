@@ -58,16 +58,14 @@ class SessionUsage:
         self._input = _Counter(spent.input_tokens)
         self._output = _Counter(spent.output_tokens)
         self._cost = _Counter(None if "claude" in agent.lower() else spent.cost_dollars)
-        self._context = self._certain = 0  # the context of the last request, and the least input of this turn
+        self._context = self._certain = 0  # of the last request, and the least input of this turn
 
     def request(self, context: int) -> UsageReported:
-        """Counts a request by the tokens of its context. Returns the least that was used since the session was opened.
-
-        How many of them were output is not told, but the input of the next request contains them all.
-        """
+        """Counts a request by the tokens of its context. Returns the least input since the session was opened: how many
+        tokens of a context are output is not told, but they all are input of the next request."""
         self._certain += self._context if context > self._context else 0
         self._context = context
-        return self._total()
+        return UsageReported(input_tokens=int(self._input.total or 0) + self._certain)
 
     def cost(self, dollars: float) -> UsageReported:
         """Counts a cost of the session so far. Returns the cost since it was opened."""
@@ -76,15 +74,11 @@ class SessionUsage:
 
     def turn(self, input_tokens: int | None, output_tokens: int | None) -> UsageReported:
         """Counts the tokens at the end of a turn. Returns the usage since the session was opened."""
+        self._certain = 0
         for counter, tokens in ((self._input, input_tokens), (self._output, output_tokens)):
             if tokens is not None:
                 counter.count(tokens, is_growing=self._grows)
-        self._certain = 0
-        return self._total()
-
-    def _total(self) -> UsageReported:
         taken, given = (None if one.total is None else int(one.total) for one in (self._input, self._output))
-        taken = (taken or 0) + self._certain if self._certain else taken
         return UsageReported(input_tokens=taken, output_tokens=given, cost_dollars=self._cost.total)
 
 
@@ -125,9 +119,9 @@ class TurnUpdates:
                 yield from self._below_text(self._step(update))
             case "plan":
                 yield from self._below_text(_plan(update.get("entries")))
-            case "usage_update" if self._is_codex and (context := _count(update.get("used"))):
-                yield self.used.request(context)
             case "usage_update":
+                if self._is_codex and (context := _count(update.get("used"))):
+                    yield self.used.request(context)
                 yield from self._usage(object_of(update.get("cost")))
 
     def _said(self, text: str, message_id: object) -> Iterator[CliEvent]:
