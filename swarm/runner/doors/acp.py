@@ -47,7 +47,8 @@ _ASKING: Final[Mapping[str, Mapping[str, str]]] = {
         "INITIAL_AGENT_MODE": "read-only",
         "CODEX_CONFIG": json.dumps({"features": {"default_mode_request_user_input": True}}),
     },
-    "claude-agent-acp": ALL_TOOLS,
+    # Otherwise it asks the model after each further answer what people could write next.
+    "claude-agent-acp": {**ALL_TOOLS, "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"},
     "opencode": {
         "OPENCODE_PERMISSION": json.dumps({"*": "ask", **dict.fromkeys(_HARMLESS, "allow")}),
     },
