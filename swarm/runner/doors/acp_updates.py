@@ -47,9 +47,9 @@ class _Counter:
 class SessionUsage:
     """The usage of a session since it was opened or resumed.
 
-    The cost that ACP reports is that of the whole session, also of its earlier processes (opencode), or of the process
-    (claude's adapter). The tokens at the end of a turn are those of the turn; the protocol can also be read in such a
-    way that they are those of the session, and Copilot reports these.
+    The cost that ACP reports is that of the whole session, also of its earlier processes, or of the process (older
+    versions of claude's adapter). The tokens at the end of a turn are those of the turn; the protocol can also be read
+    in such a way that they are those of the session, and Copilot reports these.
     """
 
     def __init__(self, spent: UsageReported, agent: str) -> None:
@@ -57,7 +57,7 @@ class SessionUsage:
         self._grows = "copilot" in agent.lower()
         self._input = _Counter(spent.input_tokens)
         self._output = _Counter(spent.output_tokens)
-        self._cost = _Counter(None if "claude" in agent.lower() else spent.cost_dollars)
+        self._cost = _Counter(spent.cost_dollars)
         self._context = self._certain = 0  # of the last request, and the least input of this turn
 
     def request(self, context: int) -> UsageReported:
