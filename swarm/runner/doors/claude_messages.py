@@ -104,7 +104,9 @@ class TurnMessages:
         own = (self._used.input_tokens or 0) + sum(taken for taken, _ in self._calls.values())
         before = self._spent_before
         if (used.input_tokens or 0) - own > (before.input_tokens or 0) / 2 > 0:
-            less = {name: max(0, (getattr(used, name) or 0) - (getattr(before, name) or 0)) for name in _FIGURES}
+            less: dict[str, Any] = {
+                name: max(0, (getattr(used, name) or 0) - (getattr(before, name) or 0)) for name in _FIGURES
+            }
             used = replace(used, **less)
         self._used, self._calls = used, {}
         return used
