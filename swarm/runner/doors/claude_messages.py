@@ -34,7 +34,6 @@ _MAX_FILE_BYTES: Final = 1024 * 1024
 _MOST_STEPS: Final = 500
 _MOST_STREAMED: Final = 50
 _INPUT_TOKENS: Final = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-_FIGURES: Final = ("input_tokens", "output_tokens", "cost_dollars")
 _NOTHING_SPENT: Final = UsageReported()
 _REASONS: Final = {
     "error_max_turns": "the CLI's limit of model requests is reached",
@@ -50,8 +49,7 @@ class TurnMessages:
     """
 
     def __init__(self, spent: UsageReported = _NOTHING_SPENT) -> None:
-        """``spent`` is what earlier processes of the session have used."""
-        self._spent_before = spent
+        self._before = spent  # by earlier processes of the session
         self.model: str | None = None
         self.failure = ""
         self.resets_at: float | None = None
@@ -102,11 +100,9 @@ class TurnMessages:
         """Notes what the result says of the usage so far, which counts in place of what was counted meanwhile. Some
         versions (2.1.332) tell that of earlier processes, too, which is left out."""
         own = (self._used.input_tokens or 0) + sum(taken for taken, _ in self._calls.values())
-        before = self._spent_before
-        if (used.input_tokens or 0) - own > (before.input_tokens or 0) / 2 > 0:
-            less: dict[str, Any] = {
-                name: max(0, (getattr(used, name) or 0) - (getattr(before, name) or 0)) for name in _FIGURES
-            }
+        if (used.input_tokens or 0) - own > (self._before.input_tokens or 0) / 2 > 0:
+            names = ("input_tokens", "output_tokens", "cost_dollars")
+            less: dict[str, Any] = {n: max(0, (getattr(used, n) or 0) - (getattr(self._before, n) or 0)) for n in names}
             used = replace(used, **less)
         self._used, self._calls = used, {}
         return used
