@@ -25,8 +25,8 @@ _ENDED_EARLY: Final = "the agent ended its turn before it was done"
 _NO_ANSWER_CHARACTERS: Final = 300
 _LIMIT: Final = re.compile(
     r"(?<!context )(?<!token )\blimit (?:was |is )?(?:reached|exceeded|hit)|\bhit your .{0,30}\blimit"
-    r"|\bcredit balance is too low|\bquota exceeded|\binsufficient (?:credits?|quota|balance)"
-    r"|\bout of (?:credits|extra usage)",
+    r"|\bcredit balance is too low|\bquota exceeded|\bexceeded your .{0,20}quota"
+    r"|\binsufficient (?:credits?|quota|balance)|\bout of (?:credits|extra usage)",
     re.IGNORECASE,
 )
 """That an account may do no more, for now."""

@@ -96,6 +96,7 @@ def test_the_end_of_a_turn_settles_the_work(name: str) -> None:
         "You've hit your usage limit. Upgrade to Pro or try again in 3 hours 5 minutes.",
         "Credit balance is too low",
         "Invalid API key · Please run /login",
+        "You exceeded your current quota, please check your plan and billing details.",
         "Prompt is too long",
         'API Error: 529 {"type":"overloaded_error"}',
         "exceeded retry limit, last status: 429 Too Many Requests",

@@ -47,13 +47,13 @@ _ASKING: Final[Mapping[str, Mapping[str, str]]] = {
         "INITIAL_AGENT_MODE": "read-only",
         "CODEX_CONFIG": json.dumps({"features": {"default_mode_request_user_input": True}}),
     },
-    "claude-agent-acp": ALL_TOOLS,
+    "claude-agent-acp": {**ALL_TOOLS, "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false"},
     "opencode": {
         "OPENCODE_PERMISSION": json.dumps({"*": "ask", **dict.fromkeys(_HARMLESS, "allow")}),
     },
 }
-"""Variables by which an agent asks people, and sees all tools. By default codex lets another model decide, and opencode
-asks nothing. The operator's own values, named by ``--env``, come first."""
+"""Variables by which an agent asks people, and sees all tools. By default codex lets a model decide, opencode asks
+nothing, and claude's adapter asks the model what people could write next. The operator's own, by ``--env``, count."""
 _ASKING_MODE: Final = "default"
 """The mode in which claude's and gemini's agents ask people. An agent may begin in another one, or continue a session
 in one that its earlier run has chosen."""

@@ -47,9 +47,9 @@ class _Counter:
 class SessionUsage:
     """The usage of a session since it was opened or resumed.
 
-    The cost that ACP reports is that of the whole session, also of its earlier processes (opencode), or of the process
-    (claude's adapter). The tokens at the end of a turn are those of the turn; the protocol can also be read in such a
-    way that they are those of the session, and Copilot reports these.
+    The cost that ACP reports is that of the whole session, also of its earlier processes, or of the process (older
+    versions of claude's adapter). The tokens at the end of a turn are those of the turn; the protocol can also be read
+    in such a way that they are those of the session, and Copilot reports these.
     """
 
     def __init__(self, spent: UsageReported, agent: str) -> None:
@@ -57,7 +57,15 @@ class SessionUsage:
         self._grows = "copilot" in agent.lower()
         self._input = _Counter(spent.input_tokens)
         self._output = _Counter(spent.output_tokens)
-        self._cost = _Counter(None if "claude" in agent.lower() else spent.cost_dollars)
+        self._cost = _Counter(spent.cost_dollars)
+        self._context = self._certain = 0  # of the last request, and the least input of this turn
+
+    def request(self, context: int) -> UsageReported:
+        """Counts a request by the tokens of its context. Returns the least input since the session was opened: how many
+        tokens of a context are output is not told, but they all are input of the next request."""
+        self._certain += self._context if context > self._context else 0
+        self._context = context
+        return UsageReported(input_tokens=int(self._input.total or 0) + self._certain)
 
     def cost(self, dollars: float) -> UsageReported:
         """Counts a cost of the session so far. Returns the cost since it was opened."""
@@ -66,6 +74,7 @@ class SessionUsage:
 
     def turn(self, input_tokens: int | None, output_tokens: int | None) -> UsageReported:
         """Counts the tokens at the end of a turn. Returns the usage since the session was opened."""
+        self._certain = 0
         for counter, tokens in ((self._input, input_tokens), (self._output, output_tokens)):
             if tokens is not None:
                 counter.count(tokens, is_growing=self._grows)
@@ -111,6 +120,8 @@ class TurnUpdates:
             case "plan":
                 yield from self._below_text(_plan(update.get("entries")))
             case "usage_update":
+                if self._is_codex and (context := _count(update.get("used"))):
+                    yield self.used.request(context)
                 yield from self._usage(object_of(update.get("cost")))
 
     def _said(self, text: str, message_id: object) -> Iterator[CliEvent]:

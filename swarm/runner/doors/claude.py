@@ -82,7 +82,7 @@ class _ClaudeSession:
         self._process = process
         self._wanted = wanted
         self._config = config
-        self._messages = TurnMessages()
+        self._messages = TurnMessages(wanted.spent)
         self._asks: dict[str, Mapping[str, Any]] = {}  # open control requests of the CLI
         self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}  # to control requests of ours
         self._result: asyncio.Future[Mapping[str, Any]] | None = None

@@ -36,6 +36,7 @@ _MAX_FILE_BYTES: Final = 1024 * 1024
 _MOST_STEPS: Final = 500
 _MOST_STREAMED: Final = 50
 _INPUT_TOKENS: Final = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+_NOTHING_SPENT: Final = UsageReported()
 _REASONS: Final = {
     "error_max_turns": "the CLI's limit of model requests is reached",
     "error_max_budget_usd": "the CLI's limit of cost is reached",
@@ -49,7 +50,8 @@ class TurnMessages:
     ``failure`` is what the CLI itself says in place of the model's last message, such as that a limit is reached.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spent: UsageReported = _NOTHING_SPENT) -> None:
+        self._before = spent  # by earlier processes of the session
         self.model: str | None = None
         self.failure = ""
         self.resets_at: float | None = None
@@ -97,7 +99,13 @@ class TurnMessages:
                 yield LogLine(text=f"({text_of(message.get('subtype'))} {text_of(message.get('status'))})")
 
     def settle(self, used: UsageReported) -> UsageReported:
-        """Notes what the result says of the usage so far, which counts in place of what was counted meanwhile."""
+        """Notes what the result says of the usage so far, which counts in place of what was counted meanwhile. Some
+        versions (2.1.332) tell that of earlier processes, too, which is left out."""
+        own = (self._used.input_tokens or 0) + sum(taken for taken, _ in self._calls.values())
+        if (used.input_tokens or 0) - own > (self._before.input_tokens or 0) / 2 > 0:
+            names = ("input_tokens", "output_tokens", "cost_dollars")
+            less: dict[str, Any] = {n: max(0, (getattr(used, n) or 0) - (getattr(self._before, n) or 0)) for n in names}
+            used = replace(used, **less)
         self._used, self._calls = used, {}
         return used
 

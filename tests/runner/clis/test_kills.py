@@ -29,7 +29,7 @@ pytestmark = [
 def says(gate: asyncio.Event, step: str, bench: Bench) -> Callable[[Request], Reply]:
     """A model that waits at the step until the gate opens."""
     if step == PERMISSION:
-        return after(bench.cli.shell("echo made > made.txt"), then=f"{HALF}{REST}")
+        return after(bench.cli.shell("echo made >> made.txt"), then=f"{HALF}{REST}")
     held = {BEFORE: [Wait(gate), Say(HALF, REST)], MIDDLE: [Say(HALF), Wait(gate), Say(REST)]}
     return lambda _request: held.get(step, Say(HALF, REST))
 
@@ -51,6 +51,11 @@ async def begun(bench: Bench, step: str, gate: asyncio.Event) -> tuple[str, str]
     return ts, task_id
 
 
+def made(bench: Bench) -> int:
+    """How often the tool has run."""
+    return sum(path.read_text().count("made") for path in (bench.office.folder / "swarm").rglob("made.txt"))
+
+
 async def test_a_killed_cli(bench: Bench, step: str) -> None:
     await bench.start()
     ts, task_id = await begun(bench, step, asyncio.Event())
@@ -62,6 +67,7 @@ async def test_a_killed_cli(bench: Bench, step: str) -> None:
     assert step == AFTER or "There is no answer" in text or "This answer is not complete" in text
     assert text.count(HALF.strip()) == (step in (MIDDLE, AFTER))
     assert text.count(REST) == (step == AFTER)
+    assert not made(bench)
 
 
 async def test_a_killed_runner(bench: Bench, step: str) -> None:
@@ -78,6 +84,7 @@ async def test_a_killed_runner(bench: Bench, step: str) -> None:
     text = await bench.over(ts)
     assert text.count(HALF.strip()) == (step in (MIDDLE, AFTER))
     assert text.count(LATER) == (not is_finished)
+    assert not made(bench)
 
 
 async def test_a_killed_coordinator(bench: Bench, step: str) -> None:
@@ -94,3 +101,4 @@ async def test_a_killed_coordinator(bench: Bench, step: str) -> None:
     *before, last = [said([message]) for message in await bench.shown(ts) if HALF.strip() in said([message])]
     assert last.count(HALF.strip()) == last.count(REST) == 1
     assert all("the answer starts again below" in text for text in before)  # Slack does not let it go on there
+    assert made(bench) == (step == PERMISSION)

@@ -269,6 +269,26 @@ def test_usage_counts_what_was_cached_and_dollars_only() -> None:
 
 
 @pytest.mark.req("RUN-06")
+def test_codex_tells_the_context_of_each_request_which_is_input_of_the_next() -> None:
+    updates, usage = TurnUpdates(agent="codex-acp"), {"inputTokens": 600, "outputTokens": 40}
+
+    def certain(*contexts: int) -> list[int | None]:
+        given = ({"sessionUpdate": "usage_update", "used": used, "size": 1000} for used in contexts)
+        return [
+            event.input_tokens for one in given for event in updates.events(one) if isinstance(event, UsageReported)
+        ]
+
+    assert certain(110, 210, 210, 320) == [0, 110, 110, 320]  # told twice, it counts once
+    assert updates.total(usage) == UsageReported(input_tokens=600, output_tokens=40)
+    assert certain(50, 100) == [600, 650]  # a context that was made smaller
+    assert updates.total(usage) == UsageReported(input_tokens=1200, output_tokens=80)
+    (other,) = TurnUpdates(agent="other").events(
+        {"sessionUpdate": "usage_update", "used": 9, "cost": {"amount": 0.5, "currency": "USD"}}
+    )
+    assert other == UsageReported(cost_dollars=0.5)
+
+
+@pytest.mark.req("RUN-06")
 @pytest.mark.parametrize("habit", ["counts by session", "counts by process", "counts tokens by session"])
 async def test_a_session_counts_its_own_turns_whatever_the_agent_counts(desk: Desk, habit: str) -> None:
     async def used(session: CliSession) -> UsageReported:

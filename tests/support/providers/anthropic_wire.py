@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from swarm.clock import new_id
 from swarm.domain.model.language_models import Provider
 from tests.support.providers.request import Request
 from tests.support.providers.script import Call, Fails, Reason, Used
@@ -138,7 +139,8 @@ def _call(id: str, call: Call) -> dict[str, Any]:
 
 
 def _message(request: Request, used: Used) -> dict[str, Any]:
-    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": request.model, "content": []}
+    # Clients count the usage of each message once, by its id.
+    head = {"id": f"msg_{new_id()}", "type": "message", "role": "assistant", "model": request.model, "content": []}
     return {**head, "stop_reason": None, "stop_sequence": None, "usage": _usage(used)}
 
 
