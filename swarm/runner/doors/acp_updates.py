@@ -120,7 +120,7 @@ class TurnUpdates:
             case "plan":
                 yield from self._below_text(_plan(update.get("entries")))
             case "usage_update":
-                if self._is_codex and (context := _count(update.get("used"))):
+                if self._is_codex and (context := count_of(update.get("used"))):
                     yield self.used.request(context)
                 yield from self._usage(object_of(update.get("cost")))
 
