@@ -22,7 +22,8 @@ def draft_of(workspace: Workspace, user: User, body: Body, files: tuple[File, ..
 
     Raises ControlError 413 for a text that is too long, 422 for blocks that Slack refuses, 404 for an unknown message.
     """
-    blocks, attachments = _blocks(body), _attachments(workspace, user, body)
+    blocks, (source, shared) = _blocks(body), _forwarded(workspace, user, body)
+    attachments = checked_attachments([*shared, *body.items("attachments", lambda attachment: attachment)])
     text = typed_text(workspace, body, required=not (files or blocks or attachments))
     return Draft(
         user=user.id,
@@ -32,6 +33,7 @@ def draft_of(workspace: Workspace, user: User, body: Body, files: tuple[File, ..
         thread_ts=body.optional("thread_ts"),
         broadcast=body.flag("broadcast"),
         files=files,
+        forwarded=source,
     )
 
 
@@ -61,11 +63,11 @@ def _row(row: object) -> Sequence[str]:
     return row
 
 
-def _attachments(workspace: Workspace, user: User, body: Body) -> tuple[Json, ...]:
-    """Returns the attachments; a message that the person forwards comes first."""
-    given = list(body.items("attachments", lambda attachment: attachment))
-    if (named := body.anything("forward")) is not None:
-        source = as_body(named, known="channel ts")
-        channel = find_channel(workspace, source.text("channel"), user)
-        given.insert(0, forward(workspace, channel, workspace.message(channel, source.text("ts"))))
-    return checked_attachments(given)
+def _forwarded(workspace: Workspace, user: User, body: Body) -> tuple[tuple[File, ...], list[Json]]:
+    """Returns the files of the message that the person forwards, and the attachment that shares it."""
+    if (named := body.anything("forward")) is None:
+        return (), []
+    source = as_body(named, known="channel ts")
+    channel = find_channel(workspace, source.text("channel"), user)
+    message = workspace.message(channel, source.text("ts"))
+    return message.files, [forward(workspace, channel, message)]
