@@ -95,6 +95,7 @@ TYPED: list[tuple[str, list[dict[str, Any]]]] = [
         ],
     ),
     ("snake_case_name 2*3*4", [section(text("snake_case_name 2*3*4"))]),
+    ("at 10:30:45 :nope:", [section(text("at 10:30:45 :nope:"))]),
     (
         "look\n&gt; said\n&gt; more\nso",
         [section(text("look\n")), {"type": "rich_text_quote", "elements": [text("said\nmore")]}, section(text("so"))],
