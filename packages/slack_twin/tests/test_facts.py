@@ -86,6 +86,10 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("reactions.add", {**ROOT, **NONE, "name": "eyes"}, "channel_not_found"),
     ("reactions.remove", {**ROOT, "name": "tada"}, "no_reaction"),
     ("reactions.list", {"user": "U404"}, "user_not_found"),
+    ("agents.sessions.setStatus", {"channel_id": "C0GENERAL", "status": "active"}, "thread_ts_required"),
+    ("agents.sessions.setStatus", {"channel_id": "C0GENERAL", "thread_ts": "ROOT", "status": "x"}, "invalid_status"),
+    ("conversations.history", {**C, "oldest": "x"}, "invalid_ts_oldest"),
+    ("reactions.add", {"channel": "OLD", "timestamp": "OLDEST", "name": "eyes"}, "is_archived"),
     ("pins.add", GONE, "message_not_found"),
     ("pins.remove", ROOT, "no_pin"),
     ("bookmarks.add", {**MARK, "link": "ftp://x"}, "invalid_link"),
@@ -186,6 +190,8 @@ class Api:
         self.names["ROOT"] = (await self.post("/twin/messages", said))["ts"]
         self.names["OWN"] = (await self.call("chat.postMessage", {**C, "text": "x"}))["ts"]
         assert (await self.call("reactions.add", {**ROOT, "name": "eyes"}))["ok"]
+        said = {"user": "bob", "channel": "old", "text": "x"}
+        self.names["OLDEST"] = (await self.post("/twin/messages", said))["ts"]
         assert (await self.call("conversations.archive", {"channel": "OLD"}))["ok"]
         return self
 

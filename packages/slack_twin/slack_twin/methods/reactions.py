@@ -14,6 +14,8 @@ from slack_twin.people import Channel
 def add(call: Call) -> Json:
     """Adds a reaction. Raises `already_reacted`, `invalid_name` and the errors of `Call.target_message`."""
     channel, message = call.target_message()
+    if channel.is_archived:
+        raise SlackError("is_archived")
     call.workspace.react(
         channel, message, user=call.app.bot_user, name=emoji_name(call.args.text("name"), call.directory)
     )
