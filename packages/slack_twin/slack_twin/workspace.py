@@ -59,6 +59,7 @@ class Draft:
     attachments: tuple[Json, ...] = ()
     metadata: Json | None = None
     files: tuple[File, ...] = ()
+    forwarded: tuple[File, ...] = ()  # files of a forwarded message, which is an attachment
     username: str | None = None
     subtype: str | None = None  # the subtype, for an app's own messages
     streaming: bool = False
@@ -167,7 +168,7 @@ class Workspace:
         )
         channel.messages.add(message)
         channel.messages.keep(self.retention)
-        for shared in draft.files:
+        for shared in (*draft.files, *draft.forwarded):
             self.files.share(shared, channel, message.ts)
         self.announce(MessagePosted(channel=channel, message=message, by=draft.by))
         if draft.app_id and root:

@@ -227,7 +227,7 @@ WRONG_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("assistant.threads.setSuggestedPrompts", {"prompts": [{"title": "x"}]}, "invalid_arguments"),
     ("assistant.threads.setSuggestedPrompts", {"prompts": [{"title": "x", "message": "y"}] * 5}, "invalid_arguments"),
     ("assistant.threads.setSuggestedPrompts", {"channel_id": "C404", "prompts": []}, "channel_not_found"),
-    ("agents.sessions.setStatus", {"status": "asleep"}, "invalid_arguments"),
+    ("agents.sessions.setStatus", {"status": "asleep"}, "invalid_status"),
     ("agents.sessions.setStatus", {"status": "active", "thread_ts": PAST}, "invalid_thread_ts"),
     ("agents.sessions.setStatus", {"status": "active", "title": "x" * 201}, "invalid_arguments"),
     ("agents.sessions.setStatus", {"status": "active", "initiator_user_id": "U404"}, "user_not_in_channel"),

@@ -95,6 +95,7 @@ TYPED: list[tuple[str, list[dict[str, Any]]]] = [
         ],
     ),
     ("snake_case_name 2*3*4", [section(text("snake_case_name 2*3*4"))]),
+    ("at 10:30:45 :nope:", [section(text("at 10:30:45 :nope:"))]),
     (
         "look\n&gt; said\n&gt; more\nso",
         [section(text("look\n")), {"type": "rich_text_quote", "elements": [text("said\nmore")]}, section(text("so"))],
@@ -158,12 +159,10 @@ async def test_attachments_get_a_number_a_fallback_and_hexadecimal_colours(world
 
 
 async def test_a_forward_brings_author_words_blocks_and_files(world: World) -> None:
-    secret = {"name": "den", "members": ["bob", "swarm"], "is_private": True}
+    secret = {"name": "den", "members": ["bob"], "is_private": True}
     await world.ask("POST", "seed", {"channels": [secret]})
     line = await world.line()
     ts = await world.say("bob", "delete *everything*", "den", files=[{"name": "plan.txt", "content": "1"}])
-    for _ in range(2):
-        await line.next_acknowledged()
     await world.say("bob", "", forward={"channel": "den", "ts": ts})
     payload = (await line.next_acknowledged())["payload"]
     (share,) = payload["event"]["attachments"]
@@ -173,6 +172,7 @@ async def test_a_forward_brings_author_words_blocks_and_files(world: World) -> N
     assert share["from_url"].endswith(f"/archives/{share['channel_id']}/p{ts.replace('.', '')}")
     assert share["message_blocks"][0]["message"]["blocks"][0]["elements"][0]["elements"][1]["style"] == {"bold": True}
     assert [file["name"] for file in share["files"]] == ["plan.txt"]
+    assert await download(world, share["files"][0]["url_private_download"]) == (200, b"1")
     assert differences(payload, sample("events/MessagePayload.json")) == []
 
 

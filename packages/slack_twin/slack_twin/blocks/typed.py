@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from slack_twin.blocks.reading import all_stored
+from slack_twin.emoji import is_known
 from slack_twin.errors import Json
 from slack_twin.text import escape, unescape
 
@@ -65,6 +66,8 @@ def _leaves(text: str, style: Mapping[str, bool]) -> Iterator[Json]:
     styled: Json = {"style": dict(style)} if style else {}
     end = 0
     for found in _LEAVES.finditer(text):
+        if found["emoji"] and not is_known(found["emoji"]):
+            continue  # such as the minutes of a time
         if found.start() > end:
             yield {"type": "text", "text": unescape(text[end : found.start()])} | styled
         end = found.end()

@@ -17,7 +17,6 @@ from slack_twin.methods import (
     sessions,
     streaming,
     team,
-    unfurling,
     users,
     views,
 )
@@ -27,7 +26,7 @@ __all__ = ["METHODS", "NOBODY", "Call", "Method", "TokenKind", "is_retired", "mi
 
 _NAMESPACES = (
     *(assistant, auth, bookmarks, channels, chat, conversations, files, oauth, pins),
-    *(reactions, scheduling, sessions, streaming, team, unfurling, users, views),
+    *(reactions, scheduling, sessions, streaming, team, users, views),
 )
 _RETIRED = re.compile(
     r"(channels|groups|im|mpim|apps\.permissions)\..*|files\.upload|files\.comments\.(add|edit)|rtm\.start"

@@ -10,6 +10,7 @@ from slack_twin.methods.call import Call, Method
 from slack_twin.people import Channel
 
 _MOST = 100
+_PATTERNS = {"link": re.compile(r"https?://.+"), "emoji": re.compile(f"(:?{EMOJI.pattern}:?)?")}
 
 
 def add(call: Call) -> Json:
@@ -23,8 +24,8 @@ def add(call: Call) -> Json:
         "id": f"Bk{call.workspace.next_ts().replace('.', '')}",
         "channel_id": channel.id,
         "title": title,
-        "link": _link(call),
-        "emoji": _emoji(call),
+        "link": _checked(call, "link"),
+        "emoji": _checked(call, "emoji"),
         "icon_url": "",
         "type": "link",
         "entity_id": None,
@@ -44,8 +45,8 @@ def edit(call: Call) -> Json:
     _, bookmark = _known(call)
     given: Json = {
         "title": call.args.optional("title", str(bookmark["title"])),
-        "link": _link(call, str(bookmark["link"])),
-        "emoji": _emoji(call, str(bookmark["emoji"])),
+        "link": _checked(call, "link", bookmark["link"]),
+        "emoji": _checked(call, "emoji", bookmark["emoji"]),
     }
     bookmark |= given | {"date_updated": int(call.workspace.clock.now())}
     return {"bookmark": bookmark}
@@ -69,16 +70,12 @@ def _known(call: Call) -> tuple[Channel, Json]:
     return channel, channel.bookmarks[bookmark_id]
 
 
-def _link(call: Call, default: str = "") -> str:
-    if not re.match(r"https?://.", link := call.args.optional("link", default)):
-        raise SlackError("invalid_link")
-    return link
-
-
-def _emoji(call: Call, default: str = "") -> str:
-    if (emoji := call.args.optional("emoji", default)) and not EMOJI.fullmatch(emoji.strip(":")):
-        raise SlackError("invalid_emoji")
-    return emoji
+def _checked(call: Call, name: str, default: object = "") -> str:
+    """Returns `link` or `emoji`. Raises `invalid_link`, `invalid_emoji`."""
+    value = call.args.optional(name, str(default))
+    if not _PATTERNS[name].fullmatch(value):
+        raise SlackError(f"invalid_{name}")
+    return value
 
 
 METHODS = (

@@ -1,13 +1,16 @@
-"""chat.*: posts, updates and deletes messages."""
+"""chat.*: posts, updates and deletes messages, and attaches previews to links."""
 
 from dataclasses import replace
 
 from slack_twin import shapes
+from slack_twin.blocks import checked_attachments
+from slack_twin.changes import MessageChanged
 from slack_twin.drafts import MAX_TEXT_CHARACTERS, draft_warnings, read_draft, stored_text
 from slack_twin.errors import Json, SlackError
 from slack_twin.limits import Tier
 from slack_twin.methods.call import Call, Method
 from slack_twin.people import Channel, ChannelKind
+from slack_twin.text import unescape
 from slack_twin.workspace import Draft
 
 __all__ = ["MAX_TEXT_CHARACTERS", "METHODS"]
@@ -104,11 +107,44 @@ def me_message(call: Call) -> Json:
     return {"channel": channel.id, "ts": message.ts}
 
 
+def unfurl(call: Call) -> Json:
+    """Attaches previews to the links of a message; the same call again replaces them.
+
+    Raises `missing_channel`, `missing_ts`, `missing_unfurls`, `invalid_unfurls_format`, `cannot_find_channel`,
+    `cannot_find_message`, `cannot_unfurl_message`.
+    """
+    for name in ("channel", "ts", "unfurls"):
+        if name not in call.args:
+            raise SlackError(f"missing_{name}")
+    channel = call.directory.channels.get(call.args.optional("channel"))
+    if channel is None or call.app.bot_user not in channel.members:
+        raise SlackError("cannot_find_channel")
+    message = channel.messages.get(call.args.timestamp("ts"))
+    if message is None:
+        raise SlackError("cannot_find_message")
+    unfurls = call.args.json("unfurls")
+    if not isinstance(unfurls, dict) or not all(isinstance(shown, dict) for shown in unfurls.values()):
+        raise SlackError("invalid_unfurls_format")
+    if any(url not in unescape(message.text) for url in unfurls):
+        raise SlackError("cannot_unfurl_message")
+    mark = {"is_app_unfurl": True, "app_id": call.app.id, "bot_id": call.app.bot_id}
+    made = [
+        shown | {"from_url": url, "original_url": url, "app_unfurl_url": url} | mark for url, shown in unfurls.items()
+    ]
+    kept = [shown for shown in message.attachments if shown.get("app_unfurl_url") not in unfurls]
+    changed = replace(message, attachments=checked_attachments([*kept, *made]))
+    channel.messages.replace(changed)
+    ts = call.workspace.next_ts()
+    call.workspace.announce(MessageChanged(channel=channel, message=changed, previous=message, ts=ts))
+    return {}
+
+
 METHODS = (
     Method(name="chat.postMessage", handle=post_message, tier=Tier.SPECIAL, scopes=("chat:write",), is_post=True),
     Method(name="chat.postEphemeral", handle=post_ephemeral, tier=Tier.TIER_4, scopes=("chat:write",)),
     Method(name="chat.meMessage", handle=me_message, tier=Tier.TIER_3, scopes=("chat:write",), is_post=True),
     Method(name="chat.update", handle=update, tier=Tier.TIER_3, scopes=("chat:write",)),
     Method(name="chat.delete", handle=delete, tier=Tier.TIER_3, scopes=("chat:write",)),
+    Method(name="chat.unfurl", handle=unfurl, tier=Tier.TIER_3, scopes=("links:write",)),
     Method(name="chat.getPermalink", handle=get_permalink, tier=Tier.SPECIAL),
 )

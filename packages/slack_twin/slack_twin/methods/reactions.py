@@ -14,6 +14,8 @@ from slack_twin.people import Channel
 def add(call: Call) -> Json:
     """Adds a reaction. Raises `already_reacted`, `invalid_name` and the errors of `Call.target_message`."""
     channel, message = call.target_message()
+    if channel.is_archived:
+        raise SlackError("is_archived")
     call.workspace.react(
         channel, message, user=call.app.bot_user, name=emoji_name(call.args.text("name"), call.directory)
     )
@@ -30,9 +32,13 @@ def remove(call: Call) -> Json:
 
 
 def get(call: Call) -> Json:
-    channel, message = call.target_message()
+    return _item(call, *call.target_message())
+
+
+def _item(call: Call, channel: Channel, message: Message) -> Json:
     shape = shapes.message(message, call.directory, log=channel.messages)
-    return {"type": "message", "channel": channel.id, "message": shape}
+    link = {"permalink": shapes.permalink(message, call.base_url)}
+    return {"type": "message", "channel": channel.id, "message": shape | link}
 
 
 def list_reactions(call: Call) -> Json:
@@ -40,20 +46,14 @@ def list_reactions(call: Call) -> Json:
     user = call.args.optional("user") or call.app.bot_user
     if user not in call.directory.users:
         raise SlackError("user_not_found")
-    visible = [one for one in call.directory.channels.values() if call.app.bot_user in one.members]
-    found = [(one, message) for one in visible for message in one.messages.all() if _has_reacted(message, user)]
-    shown, metadata = page(sorted(found, key=lambda item: item[1].ts, reverse=True), call.args)
-    return {"items": [_item(call, channel, message) for channel, message in shown]} | metadata
-
-
-def _has_reacted(message: Message, user: str) -> bool:
-    return any(user in reaction.users for reaction in message.reactions)
-
-
-def _item(call: Call, channel: Channel, message: Message) -> Json:
-    shape = shapes.message(message, call.directory, log=channel.messages)
-    shape["permalink"] = shapes.permalink(message, call.base_url)
-    return {"type": "message", "channel": channel.id, "message": shape}
+    found = [
+        (message.ts, channel, message)
+        for channel in call.directory.channels.values()
+        for message in channel.messages.all()
+        if call.app.bot_user in channel.members and any(user in reaction.users for reaction in message.reactions)
+    ]
+    shown, metadata = page(sorted(found, reverse=True, key=lambda item: item[0]), call.args)
+    return {"items": [_item(call, channel, message) for _, channel, message in shown]} | metadata
 
 
 def emoji_name(name: str, directory: Directory) -> str:

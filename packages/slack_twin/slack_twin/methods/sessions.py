@@ -46,9 +46,11 @@ def rename(call: Call) -> Json:
 
 
 def _check_agent(call: Call) -> None:
-    """Slack's documentation does not name the code of this refusal."""
+    """Raises `thread_ts_required`, and a refusal of apps that are no agents, whose code Slack does not document."""
     if not call.app.has_tab:
         raise SlackError("feature_not_enabled")
+    if "thread_ts" not in call.args:
+        raise SlackError("thread_ts_required")
 
 
 def session_thread(call: Call) -> tuple[Channel, str]:
@@ -61,12 +63,13 @@ def session_thread(call: Call) -> tuple[Channel, str]:
 
 
 def wanted_status(call: Call, name: str) -> SessionStatus:
-    """Returns the status in an argument. Raises `invalid_arguments`."""
+    """Returns the status in an argument. Raises `invalid_status`, for `session_status` `invalid_arguments`."""
     try:
         return SessionStatus(call.args.text(name))
     except ValueError:
-        choices = ", ".join(SessionStatus)
-        raise SlackError("invalid_arguments", messages=[f"[ERROR] {name} must be one of {choices}"]) from None
+        code = "invalid_status" if name == "status" else "invalid_arguments"
+        messages = [f"[ERROR] {name} must be one of {', '.join(SessionStatus)}"]
+        raise SlackError(code, messages=messages) from None
 
 
 def set_session(call: Call, channel: Channel, thread_ts: str, status: SessionStatus) -> Assistance:

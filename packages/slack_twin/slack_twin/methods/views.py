@@ -1,6 +1,8 @@
-"""views.*: modals and home tabs. https://docs.slack.dev/surfaces/modals"""
+"""views.* and blocks.validate: modals and home tabs. https://docs.slack.dev/surfaces/modals"""
 
-from slack_twin.blocks.views import read_view
+from slack_twin.blocks import block_problems
+from slack_twin.blocks.layout import Where
+from slack_twin.blocks.views import read_view, view_problems
 from slack_twin.errors import Json, SlackError
 from slack_twin.limits import Tier
 from slack_twin.methods.call import Call, Method
@@ -89,7 +91,31 @@ def _missing(name: str) -> SlackError:
     return SlackError("invalid_arguments", messages=[f"[ERROR] missing required field: {name}"])
 
 
+def validate(call: Call) -> Json:
+    """Checks `blocks`, a `message` or a `view`.
+
+    Raises `invalid_blocks`, `invalid_message` or `invalid_view` with the errors, and `invalid_arguments`.
+    """
+    given = [name for name in ("blocks", "message", "view") if name in call.args]
+    if len(given) != 1:
+        raise SlackError("invalid_arguments", messages=["[ERROR] provide exactly one of blocks, view, or message"])
+    value = call.args.json(given[0])
+    match given[0]:
+        case "view":
+            problems = view_problems(value)
+        case "message" if isinstance(value, dict):
+            problems = block_problems(value.get("blocks", []), Where.MESSAGE, "/blocks")
+        case _:
+            problems = block_problems(value, Where.MESSAGE, "")
+    if problems:
+        parts = [problem.removesuffix("]").rpartition(" [json-pointer:") for problem in problems]
+        errors = [{"pointer": pointer, "code": "failed_constraint", "message": text} for text, _, pointer in parts]
+        raise SlackError(f"invalid_{given[0]}", errors=errors)
+    return {}
+
+
 METHODS = (
+    Method(name="blocks.validate", handle=validate, tier=Tier.SPECIAL),
     Method(name="views.open", handle=open_view, tier=Tier.TIER_4),
     Method(name="views.push", handle=push_view, tier=Tier.TIER_4),
     Method(name="views.update", handle=update_view, tier=Tier.TIER_4),
