@@ -181,7 +181,7 @@ async def test_two_people_ask_while_the_pager_fails_and_the_coordinator_is_kille
         check_pagerduty(call, ts)
     on_call = await scene.until_posted(ts, "is on call")
     assert on_call == f"<@{BOB}> is on call for payments: please look at this thread."
-    called = await scene.until_posted(ts, "asks for help")
+    called = await scene.until_posted(ts, "needs a human")
     assert called == f"<@{BOB}> <!subteam^S00000OPS>: <@U000ALICE> needs a human here."
     seen = await scene.twin.until(ts, lambda seen: "rotating_light" in seen.emoji)
     assert [emoji for emoji, _ in seen.reactions].count("rotating_light") == 1
@@ -223,7 +223,7 @@ async def test_an_agent_asks_and_victorops_and_a_model_are_told(scene: Scene) ->
     await scene.press(ts, "bob", "random")
     assert any(text.startswith("the agent lea already asked for help here") for text in await scene.whispers())
     assert await scene.until_posted(ts, "is on call") == f"<@{CAROL}> is on call: please look at this thread."
-    called = await scene.until_posted(ts, "asks for help")
+    called = await scene.until_posted(ts, "needs a human")
     assert called == "The agent lea needs a human here: Only a human may refund &lt;!channel&gt;."
     assert len(scene.pager.calls) == 1
 

@@ -108,7 +108,7 @@ async def several_things_are_stopped_one_by_one(people: People, lead: Visitor) -
         trigger = await asked(lead)
         work = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "agent": "wim", "title": f"Do {title}"}
         await lead.uses("inbox-delegate", trigger["lease"]["token"], task="Do it.", **work)
-    assert "Several things run for you here." in await people.types("stop")
+    assert "You have several things running." in await people.types("stop")
     choice = (await people.twin.private("alice", "general"))[-1]
     first = next(block for block in choice["blocks"] if "accessory" in block)
     assert "Do one" in first["text"]["text"]

@@ -132,6 +132,8 @@ def _concerns(change: changes.Change, user_id: str) -> bool:
         return change.user == user_id
     if isinstance(change, changes.MemberLeft) and change.user == user_id:
         return True
+    if isinstance(change, changes.MessageChanged) and change.is_live and change.message.live_for not in (None, user_id):
+        return False
     return user_id in change.channel.members
 
 

@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slack_twin.errors import Json
 from slack_twin.files import File
@@ -43,12 +43,20 @@ class Message:
     username: str | None = None  # the name that the app chose for this post
     client_msg_id: str | None = None
     streaming: bool = False  # the app is still streaming it (chat.startStream)
+    live_for: str | None = None  # the only person who sees it grow; None: everybody
+    begun: tuple[str, tuple[Json, ...]] = ("", ())  # the text and blocks that others see until its end
     details: Json | None = None  # additional fields of the subtype: the new topic, the inviter
 
     @property
     def is_note(self) -> bool:
         """Returns whether the message is a channel notice, such as a new member or a new topic."""
         return (self.subtype or "").startswith(("channel_", "group_"))
+
+    def as_seen_by(self, user_id: str) -> "Message":
+        """Returns the message for a reader: Slack shows a stream live to its recipient only."""
+        if not self.streaming or self.live_for in (None, user_id):
+            return self
+        return replace(self, text=self.begun[0], blocks=self.begun[1])
 
     @property
     def in_history(self) -> bool:

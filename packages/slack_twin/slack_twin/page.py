@@ -147,7 +147,7 @@ class Page:
         private = [one for one in workspace.ephemerals.seen_by(viewer.id, channel.id) if one.thread_ts == root]
         view = View(workspace)
         return {
-            "messages": [view.drawn(channel, message) for message in (*found, *private) if message],
+            "messages": [view.drawn(channel, one.as_seen_by(viewer.id)) for one in (*found, *private) if one],
             "has_earlier": root is None and len(shown) > _SHOWN_MESSAGES,
         }
 

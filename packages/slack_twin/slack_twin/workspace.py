@@ -63,6 +63,7 @@ class Draft:
     username: str | None = None
     subtype: str | None = None  # the subtype, for an app's own messages
     streaming: bool = False
+    live_for: str | None = None  # of a stream: the person who sees it grow
     details: Json | None = None  # additional fields of the subtype
     by: str | None = None  # the person whose action the message describes, if it affected another person
 
@@ -164,6 +165,8 @@ class Workspace:
             username=draft.username,
             client_msg_id=None if draft.app_id or draft.subtype or is_slackbot else str(uuid_utils.uuid4()),
             streaming=draft.streaming,
+            live_for=draft.live_for,
+            begun=(draft.text, draft.blocks) if draft.live_for else ("", ()),
             details=draft.details,
         )
         channel.messages.add(message)

@@ -127,7 +127,7 @@ async def test_two_people_talk_in_a_thread_while_an_answer_is_streamed_and_stopp
             stream = await stage.client.chat_startStream(
                 channel=GENERAL,
                 thread_ts=root["ts"],
-                recipient_user_id=ALICE,
+                recipient_user_id="U00000BOB",
                 recipient_team_id="T0TWIN",
                 task_display_mode="plan",
                 chunks=[
@@ -151,11 +151,15 @@ async def test_two_people_talk_in_a_thread_while_an_answer_is_streamed_and_stopp
 
             await alice.locator("#log .replies").click()
             await expect(alice.locator("#thread article")).to_have_count(3)
+            others = alice.locator("#thread article").nth(1)  # Slack shows a stream live to its recipient only
+            await expect(others.locator("[data-status=in_progress]")).to_contain_text("Read the notes")
+            await expect(others).not_to_contain_text("left")
             await alice.locator("#thread .stop").first.click()
             event = await stage.next_heard()
             assert (event["user"], event["streaming_message_ts"]) == (ALICE, [stream["ts"]])
             await expect(answer).to_have_class("message")
             await expect(bob.locator(".stop")).to_have_count(0)
+            await expect(others.locator("strong", has_text="left")).to_be_visible()
 
 
 async def test_a_form_is_filled_in_confirmed_and_leads_to_a_modal_that_complains_and_is_saved() -> None:

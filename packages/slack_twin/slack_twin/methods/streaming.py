@@ -56,6 +56,7 @@ def _draft(call: Call, channel: Channel) -> Draft:
         text="",
         thread_ts=thread_ts or None,
         username=call.args.optional("username") or None,
+        live_for=call.args.optional("recipient_user_id") or None,
     )
 
 
