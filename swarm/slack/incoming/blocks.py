@@ -206,6 +206,8 @@ def _rich(element: JsonObject, depth: int) -> str:
         return _styled(_LEAVES[kind](element), object_at(element, "style"))
     if depth == 0:
         return ""
+    if count_at(element, "border"):  # a list or code within a quotation
+        return quote_lines(_rich({**element, "border": 0}, depth))
     parts = [_rich(child, depth - 1) for child in objects_at(element, "elements")]
     match kind:
         case "rich_text_list":
