@@ -149,6 +149,11 @@ def test_an_agents_text_is_escaped_and_only_what_was_checked_is_live(written: st
             "<https://a.org/?x=1&y=2|a & b> & <https://a.org/?x&y>",
             "<https://a.org/?x=1&y=2|a &amp; b> &amp; <https://a.org/?x&y>",
         ),
+        (
+            "[a](https://a.org/?x=a|b&y=2) <https://a.org/?x&y|x&y>",
+            "[a](https://a.org/?x=a|b&y=2) <https://a.org/?x&y|x&amp;y>",
+        ),
+        ("www.a.org/?x&y [a](slack://x?a&b)", "www.a.org/?x&y [a](slack://x?a&b)"),
         ("see https://a.org/?x=1&y=2 & go", "see https://a.org/?x=1&y=2 &amp; go"),
         ("[1]: https://a.org/?x=1&y=2", "\\[1]: https://a.org/?x=1&y=2"),
         ("[write](mailto:a@b.org?subject=x&body=y)", "[write](mailto:a@b.org?subject=x&body=y)"),
@@ -378,6 +383,8 @@ def test_a_very_long_text_is_cut_without_loss_whatever_it_consists_of(piece: str
         ("[bank.example\u202e](https://evil.example)", "bank.example (https://evil.example)"),
         ("[b\u0430nk.com](https://bank.com)", "b\u0430nk.com (https://bank.com)"),  # a Cyrillic a
         ("[bank.com](https://b\u0430nk.com/x)", "bank.com (https://xn--bnk-6cd.com/x)"),
+        ("[bank\\.ex*am*ple](https://evil.example)", "bank\\.ex*am*ple (https://evil.example)"),
+        ("[__bank__.example](https://evil.example)", "__bank__.example (https://evil.example)"),
         ("[log in](https://bank.example@evil.example/)", "[log in](https://evil.example/)"),
         ("<https://bank.example@evil.example|log in>", "<https://evil.example|log in>"),
         ("https://bank.example@evil.example/x", "https://evil.example/x"),

@@ -20,7 +20,7 @@ from swarm.domain.model.runs import SilentEnd
 from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import INLINE_CODE, after_line
 from swarm.domain.text.secrets import Secrets
-from swarm.domain.text.slack_text import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
+from swarm.domain.text.slack_text import DEFINITION, MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 
 _FIXED: Final = ("[FINAL ANSWER]", "[DEFER]", "[LOW_CONFIDENCE]", "[CONFIDENCE:")
 _LONGEST: Final = 80
@@ -232,6 +232,8 @@ def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _afte
     else:
         quote = None if before else _QUOTE.match(rest)
         end = _outside_of_open(rest, quote.end() if quote else 0, find)
+    if not before and opening is None and (begun := DEFINITION.match(rest)):
+        end = max(end, begun.end())  # it is one only as a whole
     if end or len(rest) <= _LONGEST_WORD or find is _last_decided:
         return end
     return _settled(rest, before, opening, _last_decided)

@@ -28,6 +28,9 @@ _FILES: Final = re.compile("cc|cs|db|go|hs|js|kt|md|ml|mm|nu|pl|ps|py|rb|rs|sh|s
 _DOTS: Final = str.maketrans(dict.fromkeys("\u3002\u00b7\u2027\u2219\u22c5\u06d4\u0701\ua4f8\u2022\u30fb", "."))
 """Characters that look like the dot of a host's name, after NFKC, which maps the others; browsers read some as dots."""
 
+_MARKS: Final = re.compile(r"[*~`\\]|(?<!\w)_+|_+(?!\w)")
+"""Formatting in a label, which readers do not see."""
+
 _HOST: Final = re.compile(
     r"(?<![\w@./-])(?P<sure>[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@]{0,200}@)?|www\.)?"
     r"(?P<host>(?:[^\W_][\w-]{0,62}\.){1,8}(?P<suffix>[^\W\d_]{2,24}|xn--[a-z0-9-]{1,60}))(?![\w-])",
@@ -68,7 +71,7 @@ def _host_of(url: str) -> str | None:
 
 
 def _hosts_in(label: str) -> Iterator[str]:
-    for found in _HOST.finditer(unicodedata.normalize("NFKC", label).translate(_DOTS)):
+    for found in _HOST.finditer(unicodedata.normalize("NFKC", _MARKS.sub("", label)).translate(_DOTS)):
         suffix = found["suffix"].lower()
         is_country = len(suffix) == 2 and not _FILES.fullmatch(suffix)
         if found["sure"] or is_country or _SUFFIXES.fullmatch(suffix) or not suffix.isascii():
@@ -136,10 +139,13 @@ _HAIR_SPACE = "\u200a"
 _WITHOUT_BLANKS = "\u0e00"
 """The first script, Thai, that writes no blanks between words, as Chinese, Japanese and Korean with its particles."""
 
+DEFINITION = re.compile(
+    r"(?P<begin>^(?: {0,3}>(?: ?>)*)?[ \t]{0,8}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,8}){0,3})"
+    r"(?P<reference>\[[^\[\]\n]{1,999}\]:)"
+)
 _PROSE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
-    r"|(?P<begin>^(?: {0,3}>(?: ?>)*)?[ \t]{0,8}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,8}){0,3})"
-    r"(?P<reference>\[[^\[\]\n]{1,999}\]:)"
+    rf"|{DEFINITION.pattern}"
     r"|(?P<quote>^ {0,3}>(?: ?>)*)"
     rf"|(?P<link>{MARKDOWN_LINK.pattern})"
     r"|<(?P<token>[^<>\n]*)>"
@@ -148,7 +154,10 @@ _PROSE = re.compile(
     r"|(?P<newline>\n)",
     re.MULTILINE | re.IGNORECASE,
 )
-_TARGETS = re.compile(rf"(?P<code>{INLINE_CODE.pattern})|\b(?:https?://|mailto:)[^\s<>`|]*", re.IGNORECASE)
+_TARGETS = re.compile(
+    rf"(?P<code>{INLINE_CODE.pattern})|(?<=<)\w[^\s<>`|]*|\b(?:[a-z][a-z0-9+.-]{{1,20}}://|mailto:|www\.)[^\s<>`]*",
+    re.IGNORECASE,
+)
 _MENTION = re.compile(r"@(?P<user>[UW][A-Z0-9]+)(?:\|.*)?")
 _CHANNEL = re.compile(r"#(?P<channel>[CG][A-Z0-9]+)(?:\|.*)?")
 _LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|(?P<label>[^|`]*))?", re.IGNORECASE)
