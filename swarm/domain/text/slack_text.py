@@ -150,8 +150,7 @@ _PROSE = re.compile(
     rf"|(?P<link>{MARKDOWN_LINK.pattern})"
     r"|<(?P<token>[^<>\n]*)>"
     r"|(?P<address>\bhttps?://\w[^\s<>`]*)"
-    r"|(?P<marks>(?<!\\)(?:(?<!\*)\*{1,3}(?!\*)|(?<!~)~~(?!~)))"
-    r"|(?P<newline>\n)",
+    r"|(?P<marks>\n|(?<!\\)(?:(?<!\*)\*{1,3}(?!\*)|(?<!~)~~(?!~)))",
     re.MULTILINE | re.IGNORECASE,
 )
 _TARGETS = re.compile(
@@ -200,12 +199,9 @@ def prose(text: str, mentionable: Container[str], marks: list[str] | None = None
     """Makes text outside code blocks safe. It makes one pass from left to right, so escaped text is never examined
     again. ``marks`` is set to the marks of emphasis that are open at the end.
     """
-    pieces: list[str] = []
+    pieces, at = list[str](), 0
     marks = [] if marks is None else marks
-    at = 0
     for found in _PROSE.finditer(text):
-        if found["newline"]:
-            marks.clear()
         shown = _emphasis(found, marks) if found["marks"] else _checked(found, mentionable)
         pieces += [inert(text[at : found.start()]), shown]
         at = found.end()
@@ -218,12 +214,12 @@ def _emphasis(found: re.Match[str], marks: list[str]) -> str:
     """
     mark, after = found["marks"], found.string[found.end() : found.end() + 1]
     before = found.string[max(found.start() - 1, 0) : found.start()]
-    if mark in marks or (mark == "***" and {"*", "**"} <= {*marks}):
-        if before.strip():
-            closed = (mark,) if mark in marks else ("*", "**")
-            marks[:] = [one for one in marks if one not in closed]
-            return mark + _blank_between(before, after)
-    elif after.strip():
+    if mark == "\n":
+        marks.clear()
+    elif mark in marks and before.strip():
+        marks.remove(mark)
+        return mark + _blank_between(before, after)
+    elif mark not in marks and after.strip():
         marks.append(mark)
         return _blank_between(after, before) + mark
     return mark
@@ -237,8 +233,6 @@ def _blank_between(inside: str, outside: str) -> str:
 def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
     if found["quote"]:
         return found.group()
-    if found["newline"]:
-        return "\n"
     if found["reference"]:
         return f"{found['begin']}\\{inert(found['reference'])}"
     if found["address"]:

@@ -46,9 +46,11 @@ def stream_chunks(chunks: Sequence[Chunk], before: str = "") -> list[Block]:
     """
     shown: list[Block] = []
     for chunk in chunks:
-        if not isinstance(chunk, Text) or chunk.text:
-            shown.append(_chunk(chunk, before))
-        before += chunk.text if isinstance(chunk, Text) else ""
+        if not isinstance(chunk, Text):
+            shown.append(_card_chunk(chunk))
+        elif chunk.text:
+            shown.append({"type": "markdown_text", "text": for_markdown(chunk.text, before)})
+            before += chunk.text
     return shown
 
 
@@ -128,10 +130,8 @@ def _stop_button(run_id: str) -> Block:
     return button(STOP_RUN_ACTION, "Stop", run_id, style="danger")
 
 
-def _chunk(chunk: Chunk, before: str) -> Block:
+def _card_chunk(chunk: Card | PlanTitle) -> Block:
     match chunk:
-        case Text(text=text):
-            return {"type": "markdown_text", "text": for_markdown(text, before)}
         case Card(id=card_id, title=title, status=status):
             return {"type": "task_update", "id": card_id, "title": title, "status": status.value}
         case PlanTitle(title=title):
