@@ -28,9 +28,7 @@ _FILES: Final = re.compile("cc|cs|db|go|hs|js|kt|md|ml|mm|nu|pl|ps|py|rb|rs|sh|s
 _DOTS: Final = str.maketrans(dict.fromkeys("\u3002\u00b7\u2027\u2219\u22c5\u06d4\u0701\ua4f8\u2022\u30fb", "."))
 """Characters that look like the dot of a host's name, after NFKC, which maps the others; browsers read some as dots."""
 
-_MARKS: Final = re.compile(r"[*~`\\]|(?<!\w)_+|_+(?!\w)")
-"""Formatting in a label, which readers do not see."""
-
+_MARKS: Final = re.compile(r"[*~`\\]|(?<!\w)_+|_+(?!\w)")  # formatting in a label, which readers do not see
 _HOST: Final = re.compile(
     r"(?<![\w@./-])(?P<sure>[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@]{0,200}@)?|www\.)?"
     r"(?P<host>(?:[^\W_][\w-]{0,62}\.){1,8}(?P<suffix>[^\W\d_]{2,24}|xn--[a-z0-9-]{1,60}))(?![\w-])",
@@ -136,8 +134,7 @@ MAY_BE_MARKDOWN_LINK = re.compile(
 """The beginning of a Markdown link, up to the end of the text so far."""
 
 _HAIR_SPACE = "\u200a"
-_WITHOUT_BLANKS = "\u0e00"
-"""The first script, Thai, that writes no blanks between words, as Chinese, Japanese and Korean with its particles."""
+_WITHOUT_BLANKS = "\u0e00"  # from here on are the scripts that write no blanks between words or before particles
 
 DEFINITION = re.compile(
     r"(?P<begin>^(?: {0,3}>(?: ?>)*)?[ \t]{0,8}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,8}){0,3})"
@@ -209,9 +206,8 @@ def prose(text: str, mentionable: Container[str], marks: list[str] | None = None
 
 
 def _emphasis(found: re.Match[str], marks: list[str]) -> str:
-    """Returns marks of emphasis with a hair space where they stand between punctuation and a letter of a script without
-    blanks, because Markdown opens and closes emphasis only next to blanks if the character inside is punctuation.
-    """
+    """Returns marks of emphasis, with a hair space outside if punctuation stands inside and a letter outside: Markdown
+    needs a blank there, and some scripts write none. ``marks`` are the open ones."""
     mark, after = found["marks"], found.string[found.end() : found.end() + 1]
     before = found.string[max(found.start() - 1, 0) : found.start()]
     if mark == "\n":

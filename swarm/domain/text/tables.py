@@ -53,13 +53,13 @@ def tables_in(text: str, code: Iterable[tuple[int, int]]) -> Iterator[Table]:
     at = 0
     for begin, end in (*code, (len(text), len(text))):
         for found in _TABLE.finditer(text, at, begin):
-            header = found["header"]
-            if len(_cells(found["rule"])) in map(len, map(_cells, (header, _ITEM.sub("", header, count=1)))):
+            headers = (found["header"], _ITEM.sub("", found["header"], count=1))
+            if len(_cells(found["rule"])) in map(len, map(_cells, headers)):
                 yield Table(
                     begin=found.start(),
                     inside=min(found.end("rule") + 1, found.end()),
                     end=found.end(),
-                    head=f"{header}\n{found['rule']}",
+                    head=f"{found['header']}\n{found['rule']}",
                     rows=found["rows"].split("\n")[1:],
                 )
         at = end

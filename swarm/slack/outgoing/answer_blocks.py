@@ -41,9 +41,7 @@ _CONTINUE_DIRECT: Final = "Write again to continue"
 
 
 def stream_chunks(chunks: Sequence[Chunk], before: str = "") -> list[Block]:
-    """Returns the chunks for a stream call, below the text ``before``. Empty text is left out, because Slack would show
-    it as new.
-    """
+    """Returns the chunks for a stream call, below the text ``before``, without empty text: Slack shows it as new."""
     shown: list[Block] = []
     for chunk in chunks:
         if not isinstance(chunk, Text):
