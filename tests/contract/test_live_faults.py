@@ -191,6 +191,23 @@ async def test_cancelled_it_does_not_wait_for_a_search(scene: Scene, monkeypatch
     scene.workspace.twin.clock.advance(1_000)  # for the twin, which would wait for what it has not answered
 
 
+@pytest.mark.req("STREAM-15")
+async def test_a_stream_that_may_have_been_opened_is_looked_for_although_others_have_begun_to_read_along(
+    scene: Scene,
+) -> None:
+    async def script() -> Events:
+        yield TextDelta(text=LINES[0], message_id="1")
+        await scene.until_called("chat.startStream")
+        scene.answer.grow_for_all()
+        await scene.until_called("chat.stopStream")
+        yield TextDelta(text=LINES[1], message_id="1")
+        yield Finished()
+
+    await scene.workspace.fault("cut_after_accept", method="chat.startStream")
+    assert (await scene.show(script)).outcome == Answered()
+    assert [message["text"] for message in await scene.shown()] == [*LINES[:2]]
+
+
 @pytest.mark.req("STREAM-10")
 async def test_who_has_lost_the_right_makes_no_further_call_and_closes_the_agent(scene: Scene) -> None:
     has_right = True

@@ -104,6 +104,15 @@ def test_chunks_are_slacks_own_kinds_and_empty_text_is_none() -> None:
     ]
 
 
+@pytest.mark.req("STREAM-05")
+def test_an_address_in_code_stays_as_it_is_although_its_code_began_in_an_earlier_chunk() -> None:
+    code, after = "https://a.org/?x&amp;amp;y\n", "```\nhttps://a.org/?x&amp;y"
+    shown = ["https://a.org/?x&amp;amp;y\n", "```\nhttps://a.org/?x&y"]
+    for chunks, before in (([code, after], "```\n"), (["```\n", code, after], "Hi\n")):
+        given = stream_chunks([Text(text=chunk) for chunk in chunks], before)
+        assert [chunk["text"] for chunk in given][-2:] == shown
+
+
 @pytest.mark.parametrize(
     ("block", "action_id"), [(stop_run_block("t"), STOP_RUN_ACTION), (stop_task_block("t"), STOP_TASK_ACTION)]
 )

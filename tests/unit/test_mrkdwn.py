@@ -101,6 +101,11 @@ def open_fence(text: str) -> str:
         ("a [1]: b", "a [1]: b"),
         ("これは**「太字」**です", "これは\u200a**「太字」**\u200aです"),
         ("~~(古い)~~値段: **重要:**今日", "~~(古い)~~\u200a値段: **重要:**\u200a今日"),
+        ("你好，**世界**很大（**好**）", "你好，**世界**很大（**好**）"),
+        ("안녕**<@U1ALICE>**님, **`code`**를", "안녕\u200a**<@U1ALICE>**\u200a님, **`code`**\u200a를"),
+        ("**C++**는 **注意：**API ***（三）***字", "**C++**\u200a는 **注意：**\u200aAPI ***（三）***\u200a字"),
+        ("字**~~（旧）~~**新\n，**世界**很大", "字\u200a**~~（旧）~~**\u200a新\n，**世界**很大"),
+        ("2**(3)**x \\**（a）", "2**(3)**x \\**（a）"),
         ("これは**太字**です `は**「a」**で`", "これは**太字**です `は**「a」**で`"),
         ("<https://a.org|a|b>", "&lt;https://a.org|a|b&gt;"),
         ("<https://a.org|<!here>>", "&lt;https://a.org|&lt;!here&gt;&gt;"),
@@ -144,6 +149,11 @@ def test_an_agents_text_is_escaped_and_only_what_was_checked_is_live(written: st
             "<https://a.org/?x=1&y=2|a & b> & <https://a.org/?x&y>",
             "<https://a.org/?x=1&y=2|a &amp; b> &amp; <https://a.org/?x&y>",
         ),
+        (
+            "[a](https://a.org/?x=a|b&y=2) <https://a.org/?x&y|x&y>",
+            "[a](https://a.org/?x=a|b&y=2) <https://a.org/?x&y|x&amp;y>",
+        ),
+        ("www.a.org/?x&y [a](slack://x?a&b)", "www.a.org/?x&y [a](slack://x?a&b)"),
         ("see https://a.org/?x=1&y=2 & go", "see https://a.org/?x=1&y=2 &amp; go"),
         ("[1]: https://a.org/?x=1&y=2", "\\[1]: https://a.org/?x=1&y=2"),
         ("[write](mailto:a@b.org?subject=x&body=y)", "[write](mailto:a@b.org?subject=x&body=y)"),
@@ -214,11 +224,19 @@ LINE = "1|22222222\n"
         ("a|" * 21 + "\n" + "-|" * 21 + "\nx|```", ["````\n" + "a|" * 21 + "\n" + "-|" * 21 + "\nx|```\n````"]),
         (f"{HEAD}\n|{'x' * 10_001}|", [f"```\n{HEAD}\n|{'x' * 10_001}|\n```"]),
         (f"```\n{HEAD}\n```\n{HEAD}", [f"```\n{HEAD}\n```\n{HEAD}"]),
+        (f"> {HEAD}".replace("\n", "\n> ") + "\n> 1|2" * 100, None),
+        (f"- {HEAD}".replace("\n", "\n  ") + "\n  1|2" * 100, None),
+        (f"\t{HEAD}".replace("\n", "\n\t") + "\n\t1|2" * 100, None),
+        ("a | b\n- | -\n" + LINE * 100, None),
         (f"{HEAD}\n\na | b | c\n|---|---|", [f"{HEAD}\n\na | b | c\n|---|---|"]),
     ],
 )
-def test_a_block_has_one_table_of_a_size_that_slack_takes(text: str, parts: list[str]) -> None:
-    assert with_one_table(text, tables(text)) == parts
+def test_a_block_has_one_table_of_a_size_that_slack_takes(text: str, parts: list[str] | None) -> None:
+    """None: the last row is below the header again."""
+    lines = text.rstrip("\n").split("\n")
+    given = ["\n".join(lines[:101]), "\n".join([*lines[:2], lines[-1]])]
+    shown = with_one_table(text, tables(text))
+    assert shown == parts if parts else [part.rstrip("\n") for part in shown] == given
 
 
 # --- Cut to size --------------------------------------------------------------------------------------------------
@@ -312,6 +330,7 @@ def test_an_escape_a_link_or_a_character_as_a_reader_sees_it_is_never_divided(pi
         (" " * 500 + "a", ["a"]),
         ("a" * 60 + "&amp;", ["a" * 60, "&amp;"]),
         ("a" + "🇩🇪" * 33, ["a" + "🇩🇪" * 31, "🇩🇪🇩🇪"]),
+        ("字" * 63 + "**字**", ["字" * 63, "**字**"]),
         ("字" * 60 + "`a字b字c`", ["字" * 60, "`a字b字c`"]),
         ("abc<" + "d" * 62 + ">", ["abc", "<" + "d" * 62 + ">"]),
         ("<" + "d" * 80 + ">", ["<" + "d" * 63, "d" * 17 + ">"]),
@@ -365,6 +384,8 @@ def test_a_very_long_text_is_cut_without_loss_whatever_it_consists_of(piece: str
         ("[bank.example\u202e](https://evil.example)", "bank.example (https://evil.example)"),
         ("[b\u0430nk.com](https://bank.com)", "b\u0430nk.com (https://bank.com)"),  # a Cyrillic a
         ("[bank.com](https://b\u0430nk.com/x)", "bank.com (https://xn--bnk-6cd.com/x)"),
+        ("[bank\\.ex*am*ple](https://evil.example)", "bank\\.ex*am*ple (https://evil.example)"),
+        ("[__bank__.example](https://evil.example)", "__bank__.example (https://evil.example)"),
         ("[log in](https://bank.example@evil.example/)", "[log in](https://evil.example/)"),
         ("<https://bank.example@evil.example|log in>", "<https://evil.example|log in>"),
         ("https://bank.example@evil.example/x", "https://evil.example/x"),

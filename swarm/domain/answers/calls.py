@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from swarm.domain.answers.events import StepStatus
@@ -94,6 +94,7 @@ class AppendStream:
     page: int
     ts: str
     chunks: tuple[Chunk, ...]
+    before: str = field(default="", compare=False)  # the message's text so far
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -77,7 +77,7 @@ def _append(live: Live, page: AnswerPage | None, now: float) -> Made:
     filled = fill(page, live.queue, now)
     if not filled.chunks:  # no room is left, so the message must be closed first
         return replace(live, page=filled.page, queue=filled.rest, reopen=filled.reopen), None
-    call = AppendStream(page=page.number, ts=page.ts or "", chunks=filled.chunks)
+    call = AppendStream(page=page.number, ts=page.ts or "", chunks=filled.chunks, before=page.text)
     return _off(live, call, filled, now), call
 
 

@@ -20,7 +20,7 @@ from swarm.domain.model.runs import SilentEnd
 from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import INLINE_CODE, after_line
 from swarm.domain.text.secrets import Secrets
-from swarm.domain.text.slack_text import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
+from swarm.domain.text.slack_text import DEFINITION, MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 
 _FIXED: Final = ("[FINAL ANSWER]", "[DEFER]", "[LOW_CONFIDENCE]", "[CONFIDENCE:")
 _LONGEST: Final = 80
@@ -141,7 +141,7 @@ class SafeText:
     markers: _Markers = field(default_factory=_Markers)
     secrets: Secrets = field(default_factory=Secrets)
     line: str = ""  # the unsettled part of the last line
-    before: str = ""  # the last settled character of that line
+    before: str = ""  # the last settled character of that line, after the open marks of emphasis, each with an x
     opening: str | None = None  # the line that opened the current code block
 
     def feed(self, text: str) -> tuple[SafeText, str, str]:
@@ -172,8 +172,8 @@ class SafeText:
         end = _settled(self.line, self.before, self.opening, _last_decided)
         if not end:
             return self, ""
-        piece = self._piece(self.line[:end], self.before, is_code=self.opening is not None)
-        return replace(self, line=self.line[end:], before=self.line[end - 1]), piece
+        piece, before = self._piece(self.line[:end], self.before, is_code=self.opening is not None)
+        return replace(self, line=self.line[end:], before=before), piece
 
     def _take(self, plain: str) -> tuple[SafeText, str]:
         *whole, rest = (self.line + plain).split("\n")
@@ -185,25 +185,26 @@ class SafeText:
             before = ""
         end = _settled(rest, before, opening)
         if end:
-            pieces.append(self._piece(rest[:end], before, is_code=opening is not None))
-            before = rest[end - 1]
+            piece, before = self._piece(rest[:end], before, is_code=opening is not None)
+            pieces.append(piece)
         return replace(self, line=rest[end:], before=before, opening=opening), "".join(pieces)
 
     def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
         """Settles the rest of a complete line. Returns it together with the code block that is open after the line."""
         if before:  # the line's beginning is settled, so the line is not a fence
-            return self._piece(line, before, is_code=opening is not None), opening
+            return self._piece(line, before, is_code=opening is not None)[0], opening
         opening, is_code = after_line(line, opening)
-        return self._piece(line, before, is_code=is_code), opening
+        return self._piece(line, before, is_code=is_code)[0], opening
 
-    def _piece(self, text: str, before: str, *, is_code: bool) -> str:
-        """Makes part of a line safe, in the context of the preceding character."""
+    def _piece(self, text: str, before: str, *, is_code: bool) -> tuple[str, str]:
+        """Makes part of a line safe, in the context of what precedes it. Returns also the context of what follows."""
         if not _ALIVE.search(text):
-            return text
-        context = f"x{before}" if before else ""
+            return text, before[:-1] + text[-1:]
+        context, marks = f"x{before}" if before else "", list[str]()
         if is_code:
-            return inert(context + text)[len(inert(context)) :]
-        return prose(context + text, self.mentionable)[len(prose(context, self.mentionable)) :]
+            return inert(context + text)[len(inert(context)) :], text[-1:]
+        shown = prose(context + text, self.mentionable, marks)[len(prose(context, self.mentionable)) :]
+        return shown, "".join(f"{mark}x" for mark in marks) + text[-1:]
 
 
 def _after_blank(text: str, start: int, end: int) -> int:
@@ -231,6 +232,8 @@ def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _afte
     else:
         quote = None if before else _QUOTE.match(rest)
         end = _outside_of_open(rest, quote.end() if quote else 0, find)
+    if not before and opening is None and (begun := DEFINITION.match(rest)):
+        end = max(end, begun.end())  # it is one only as a whole
     if end or len(rest) <= _LONGEST_WORD or find is _last_decided:
         return end
     return _settled(rest, before, opening, _last_decided)

@@ -332,14 +332,13 @@ def _closing(block: _CodeBlock | None) -> str:
 
 
 def _belongs_together(text: str, position: int) -> bool:
-    """Whether the characters around a position form one visible character, or become a fence when divided."""
+    """Whether the characters around a position form one visible character or mark, or become a fence."""
     if not 0 < position < len(text):
         return False
     before, after = text[position - 1], text[position]
     return (
         after in "\u200c\u200d"
-        or before == after == "`"
-        or before == after == "~"
+        or (before == after and after in "`~*")
         or before == "\u200d"
         or unicodedata.category(after).startswith("M")
         or "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones

@@ -28,6 +28,7 @@ _FILES: Final = re.compile("cc|cs|db|go|hs|js|kt|md|ml|mm|nu|pl|ps|py|rb|rs|sh|s
 _DOTS: Final = str.maketrans(dict.fromkeys("\u3002\u00b7\u2027\u2219\u22c5\u06d4\u0701\ua4f8\u2022\u30fb", "."))
 """Characters that look like the dot of a host's name, after NFKC, which maps the others; browsers read some as dots."""
 
+_MARKS: Final = re.compile(r"[*~`\\]|(?<!\w)_+|_+(?!\w)")  # formatting in a label, which readers do not see
 _HOST: Final = re.compile(
     r"(?<![\w@./-])(?P<sure>[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@]{0,200}@)?|www\.)?"
     r"(?P<host>(?:[^\W_][\w-]{0,62}\.){1,8}(?P<suffix>[^\W\d_]{2,24}|xn--[a-z0-9-]{1,60}))(?![\w-])",
@@ -68,7 +69,7 @@ def _host_of(url: str) -> str | None:
 
 
 def _hosts_in(label: str) -> Iterator[str]:
-    for found in _HOST.finditer(unicodedata.normalize("NFKC", label).translate(_DOTS)):
+    for found in _HOST.finditer(unicodedata.normalize("NFKC", _MARKS.sub("", label)).translate(_DOTS)):
         suffix = found["suffix"].lower()
         is_country = len(suffix) == 2 and not _FILES.fullmatch(suffix)
         if found["sure"] or is_country or _SUFFIXES.fullmatch(suffix) or not suffix.isascii():
@@ -132,28 +133,27 @@ MAY_BE_MARKDOWN_LINK = re.compile(
 )
 """The beginning of a Markdown link, up to the end of the text so far."""
 
-# Markdown opens and closes emphasis only next to blanks if the character inside is punctuation. Chinese, Japanese and
-# Korean have no blanks there.
 _HAIR_SPACE = "\u200a"
-_WIDE = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uff10-\uff5a]"
-_EMPHASIS = (
-    rf"(?P<opens>(?<={_WIDE})(?:\*{{1,3}}|~~)(?=[\"'(\[{{\u300c\u300e\uff08\u3010\u3008\u300a\u3014\u201c\u2018]))"
-    rf"|(?P<closes>(?<=[\"')\]}}.,:;!?%\u3001\u3002\u300d\u300f\uff09\u3011\u3009\u300b\u3015\u201d\u2019\uff01\uff0c\uff1a\uff1b\uff1f\u2026])"
-    rf"(?:\*{{1,3}}|~~)(?={_WIDE}))"
-)
+_WITHOUT_BLANKS = "\u0e00"  # from here on are the scripts that write no blanks between words or before particles
 
+DEFINITION = re.compile(
+    r"(?P<begin>^(?: {0,3}>(?: ?>)*)?[ \t]{0,8}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,8}){0,3})"
+    r"(?P<reference>\[[^\[\]\n]{1,999}\]:)"
+)
 _PROSE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
-    rf"|{_EMPHASIS}"
-    r"|(?P<begin>^(?: {0,3}>(?: ?>)*)?[ \t]{0,8}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,8}){0,3})"
-    r"(?P<reference>\[[^\[\]\n]{1,999}\]:)"
+    rf"|{DEFINITION.pattern}"
     r"|(?P<quote>^ {0,3}>(?: ?>)*)"
     rf"|(?P<link>{MARKDOWN_LINK.pattern})"
     r"|<(?P<token>[^<>\n]*)>"
-    r"|(?P<address>\bhttps?://\w[^\s<>`]*)",
+    r"|(?P<address>\bhttps?://\w[^\s<>`]*)"
+    r"|(?P<marks>\n|(?<!\\)(?:(?<!\*)\*{1,3}(?!\*)|(?<!~)~~(?!~)))",
     re.MULTILINE | re.IGNORECASE,
 )
-_TARGETS = re.compile(rf"(?P<code>{INLINE_CODE.pattern})|\b(?:https?://|mailto:)[^\s<>`|]*", re.IGNORECASE)
+_TARGETS = re.compile(
+    rf"(?P<code>{INLINE_CODE.pattern})|(?<=<)\w[^\s<>`|]*|\b(?:[a-z][a-z0-9+.-]{{1,20}}://|mailto:|www\.)[^\s<>`]*",
+    re.IGNORECASE,
+)
 _MENTION = re.compile(r"@(?P<user>[UW][A-Z0-9]+)(?:\|.*)?")
 _CHANNEL = re.compile(r"#(?P<channel>[CG][A-Z0-9]+)(?:\|.*)?")
 _LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|(?P<label>[^|`]*))?", re.IGNORECASE)
@@ -192,23 +192,43 @@ def unescape(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def prose(text: str, mentionable: Container[str]) -> str:
+def prose(text: str, mentionable: Container[str], marks: list[str] | None = None) -> str:
     """Makes text outside code blocks safe. It makes one pass from left to right, so escaped text is never examined
-    again.
+    again. ``marks`` is set to the marks of emphasis that are open at the end.
     """
-    pieces: list[str] = []
-    at = 0
+    pieces, at = list[str](), 0
+    marks = [] if marks is None else marks
     for found in _PROSE.finditer(text):
-        pieces += [inert(text[at : found.start()]), _checked(found, mentionable)]
+        shown = _emphasis(found, marks) if found["marks"] else _checked(found, mentionable)
+        pieces += [inert(text[at : found.start()]), shown]
         at = found.end()
     return "".join([*pieces, inert(text[at:])])
+
+
+def _emphasis(found: re.Match[str], marks: list[str]) -> str:
+    """Returns marks of emphasis, with a hair space outside if punctuation stands inside and a letter outside: Markdown
+    needs a blank there, and some scripts write none. ``marks`` are the open ones."""
+    mark, after = found["marks"], found.string[found.end() : found.end() + 1]
+    before = found.string[max(found.start() - 1, 0) : found.start()]
+    if mark == "\n":
+        marks.clear()
+    elif mark in marks and before.strip():
+        marks.remove(mark)
+        return mark + _blank_between(before, after)
+    elif mark not in marks and after.strip():
+        marks.append(mark)
+        return _blank_between(after, before) + mark
+    return mark
+
+
+def _blank_between(inside: str, outside: str) -> str:
+    is_apart = not outside.strip() or unicodedata.category(outside)[0] == "P" or max(inside, outside) < _WITHOUT_BLANKS
+    return "" if is_apart or unicodedata.category(inside)[0] not in "PS" else _HAIR_SPACE
 
 
 def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
     if found["quote"]:
         return found.group()
-    if found["opens"] or found["closes"]:
-        return f"{_HAIR_SPACE}{found['opens']}" if found["opens"] else f"{found['closes']}{_HAIR_SPACE}"
     if found["reference"]:
         return f"{found['begin']}\\{inert(found['reference'])}"
     if found["address"]:
@@ -219,15 +239,16 @@ def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
     return inert(found.group()) if live is None else live
 
 
-def for_markdown(text: str) -> str:
+def for_markdown(text: str, before: str = "") -> str:
     """Returns a safe text for a ``markdown`` block or ``markdown_text``, where Slack does not decode entities in the
-    targets of links, unlike everywhere else.
+    targets of links, unlike everywhere else. ``before`` is what precedes the text in its message.
     """
     pieces: list[str] = []
-    at = 0
+    text, at = before + text, len(before)
     for block in code_blocks(text):
-        pieces += [_TARGETS.sub(_raw, text[at : block.begin]), text[block.begin : block.end]]
-        at = block.end
+        begin, end = max(block.begin, at), max(block.end, at)
+        pieces += [_TARGETS.sub(_raw, text[at:begin]), text[begin:end]]
+        at = end
     return "".join([*pieces, _TARGETS.sub(_raw, text[at:])])
 
 

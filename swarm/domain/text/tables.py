@@ -21,10 +21,11 @@ _MAX_PARTS: Final = 20
 
 _TABLE = re.compile(
     r"^(?P<header>[^\n|]*+\|[^\n]*+)\n"
-    r"(?P<rule> {0,3}(?=[^\n|]*+\|)\|?+(?:[ \t]*+:?+-++:?+[ \t]*+\|)*+(?:[ \t]*+:?+-++:?+[ \t]*+)?+)$"
+    r"(?P<rule>[ \t>]*+(?=[^\n|]*+\|)\|?+(?:[ \t]*+:?+-++:?+[ \t]*+\|)*+(?:[ \t]*+:?+-++:?+[ \t]*+)?+)$"
     r"(?P<rows>(?:\n[^\n|]*+\|[^\n]*+)*+)",
     re.MULTILINE,
 )
+_ITEM = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+")  # the beginning of a list's item
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
@@ -52,7 +53,8 @@ def tables_in(text: str, code: Iterable[tuple[int, int]]) -> Iterator[Table]:
     at = 0
     for begin, end in (*code, (len(text), len(text))):
         for found in _TABLE.finditer(text, at, begin):
-            if len(_cells(found["header"])) == len(_cells(found["rule"])):
+            headers = (found["header"], _ITEM.sub("", found["header"], count=1))
+            if len(_cells(found["rule"])) in map(len, map(_cells, headers)):
                 yield Table(
                     begin=found.start(),
                     inside=min(found.end("rule") + 1, found.end()),
@@ -85,7 +87,7 @@ def with_one_table(text: str, tables: Iterable[Table]) -> list[str]:
 
 
 def _cells(row: str) -> list[str]:
-    return _PIPE.split(row.strip().removeprefix("|").removesuffix("|"))
+    return _PIPE.split(row.lstrip(" \t>").rstrip().removeprefix("|").removesuffix("|"))
 
 
 def _as_code(text: str) -> str:

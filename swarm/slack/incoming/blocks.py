@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from itertools import count
 from typing import Final
 
 from swarm.domain.text.slack_text import escape, unescape
@@ -35,6 +34,7 @@ _ASIDE: Final = frozenset({"confirm", "placeholder", "options", "option_groups",
 
 _MARKS: Final = (("bold", "*"), ("italic", "_"), ("strike", "~"), ("code", "`"))
 _FENCE: Final = re.compile("`{3,}")
+_BAR: Final = re.compile(r"\|(?![^<>]*>)")  # outside links and mentions
 
 
 def block_pieces(holder: JsonObject) -> list[str]:
@@ -150,7 +150,7 @@ def _cell(cell: object) -> str:
         words = _element(cell)
     else:
         words = str(value) if isinstance(value, int | float) else _rich(cell, 1)
-    return words.replace("\n", " ")
+    return _BAR.sub(r"\\|", words.replace("\n", " "))
 
 
 def _call(block: JsonObject) -> list[str]:
@@ -206,6 +206,8 @@ def _rich(element: JsonObject, depth: int) -> str:
         return _styled(_LEAVES[kind](element), object_at(element, "style"))
     if depth == 0:
         return ""
+    if count_at(element, "border"):  # a list or code within a quotation
+        return quote_lines(_rich({**element, "border": 0}, depth))
     parts = [_rich(child, depth - 1) for child in objects_at(element, "elements")]
     match kind:
         case "rich_text_list":
@@ -241,9 +243,11 @@ def _code(code: str) -> str:
 
 def _list(element: JsonObject, items: list[str]) -> str:
     indent = "    " * min(count_at(element, "indent") or 0, _DEEPEST)
-    numbers = count((count_at(element, "offset") or 0) + 1)
+    numbers = enumerate(items, (count_at(element, "offset") or 0) + 1)
     is_ordered = text_at(element, "style") == "ordered"
-    return "\n".join(f"{indent}{f'{next(numbers)}.' if is_ordered else '•'} {item}" for item in spoken(items))
+    return "\n".join(
+        f"{indent}{f'{number}.' if is_ordered else '•'} {item}" for number, item in numbers if item.strip()
+    )
 
 
 def _link(element: JsonObject) -> str:

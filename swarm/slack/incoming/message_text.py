@@ -212,7 +212,8 @@ def _quotation(attachment: JsonObject, depth: int) -> str:
     names = (label("file", file_name(file)) for file in objects_at(attachment, "files"))
     own = said.text.removesuffix(said.quoted).rstrip("\n")
     body = "\n".join(spoken([own, *names, said.quoted])) or _content(attachment, "fallback")
-    origin = ", ".join(filter(None, (one_line(text_at(attachment, "author_name")), _time(attachment))))
+    named = next(filter(None, (text_at(attachment, f"author_{key}") for key in ("name", "subname", "id"))), "")
+    origin = ", ".join(filter(None, (one_line(named), _time(attachment))))
     head = with_link(f"[forwarded: {origin}]" if origin else "[forwarded]", text_at(attachment, "from_url"))
     return "\n".join(filter(None, (head, quote_lines(body))))
 

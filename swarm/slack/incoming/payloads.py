@@ -112,7 +112,7 @@ def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageE
         return _deleted(event, message, ts_at(message, "ts"), event_id)
     where = {key: event[key] for key in ("channel", "channel_type") if key in event}
     now, before = (sum("content" in transcript(file) for file in files_of(one)) for one in (message, previous))
-    if previous and now > before and "edited" not in message:
+    if previous and now > before and message.get("edited") == previous.get("edited"):
         where["edited"] = {"ts": event.get("ts")}  # a transcript has come, which Slack does not call an edit
     return MessageEdited(
         message=_message({**message, **where}, event_id, me),

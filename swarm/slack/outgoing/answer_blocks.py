@@ -40,9 +40,16 @@ _CONTINUE_THREAD: Final = "Reply in this thread to continue"
 _CONTINUE_DIRECT: Final = "Write again to continue"
 
 
-def stream_chunks(chunks: Sequence[Chunk]) -> list[Block]:
-    """Returns the chunks for a stream call. Empty text is left out, because Slack would show it as new."""
-    return [_chunk(chunk) for chunk in chunks if not (isinstance(chunk, Text) and not chunk.text)]
+def stream_chunks(chunks: Sequence[Chunk], before: str = "") -> list[Block]:
+    """Returns the chunks for a stream call, below the text ``before``, without empty text: Slack shows it as new."""
+    shown: list[Block] = []
+    for chunk in chunks:
+        if not isinstance(chunk, Text):
+            shown.append(_card_chunk(chunk))
+        elif chunk.text:
+            shown.append({"type": "markdown_text", "text": for_markdown(chunk.text, before)})
+            before += chunk.text
+    return shown
 
 
 def text_blocks(text: str) -> list[Block]:
@@ -121,10 +128,8 @@ def _stop_button(run_id: str) -> Block:
     return button(STOP_RUN_ACTION, "Stop", run_id, style="danger")
 
 
-def _chunk(chunk: Chunk) -> Block:
+def _card_chunk(chunk: Card | PlanTitle) -> Block:
     match chunk:
-        case Text(text=text):
-            return {"type": "markdown_text", "text": for_markdown(text)}
         case Card(id=card_id, title=title, status=status):
             return {"type": "task_update", "id": card_id, "title": title, "status": status.value}
         case PlanTitle(title=title):

@@ -340,7 +340,8 @@ class LiveAnswer:
     async def _find(self, page: int) -> None:
         """Searches for a message that may have been begun, after all calls have timed out."""
         await asyncio.sleep(self._doubt_seconds)
-        is_post, pause = self._live.mode is PageMode.POST, _FIND_AGAIN_SECONDS
+        flight, pause = self._live.flight, _FIND_AGAIN_SECONDS
+        is_post = flight is not None and isinstance(flight.call, PostPage)  # the mode may have changed since
         while True:
             try:
                 after_us = max(slack_ts_to_us(self._call_began_after), await self._record.begins_after(page))

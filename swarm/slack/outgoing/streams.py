@@ -26,6 +26,7 @@ from swarm.domain.answers.calls import (
     StreamCall,
     UpdatePage,
 )
+from swarm.domain.answers.state import text_of
 from swarm.domain.errors import RefusedBySlack
 from swarm.domain.model.deliveries import (
     METADATA_EVENT_TYPE,
@@ -144,7 +145,7 @@ class SlackStreams:
         return answer if isinstance(answer, Failure) else _begun(answer)
 
     async def _append(self, place: AnswerTarget, call: AppendStream) -> Answer:
-        chunks = stream_chunks(call.chunks)
+        chunks = stream_chunks(call.chunks, call.before)
         if not chunks:  # Slack refuses an append without content
             return DeliveryAccepted(ts=call.ts, thread_ts=place.thread_ts)
         return await self._change(Slot.APPEND, place, call.ts, {"chunks": chunks})
@@ -196,13 +197,14 @@ def _opening_arguments(place: AnswerTarget, call: OpenStream) -> JsonObject:
 
 def _closing_arguments(place: AnswerTarget, call: CloseStream) -> JsonObject:
     blocks = closing_blocks(call.closing, place)
-    arguments = _with_chunks(call.chunks) | ({"blocks": blocks} if blocks else {})
+    before = call.text.removesuffix(text_of(call.chunks))
+    arguments = _with_chunks(call.chunks, before) | ({"blocks": blocks} if blocks else {})
     return arguments | {"metadata": own_metadata(_page_key(place.run_id, call.page), place.agent_name)}
 
 
-def _with_chunks(chunks: Sequence[Chunk]) -> dict[str, object]:
+def _with_chunks(chunks: Sequence[Chunk], before: str = "") -> dict[str, object]:
     """Returns the ``chunks`` argument; left out for an empty list, which Slack refuses."""
-    given = stream_chunks(chunks)
+    given = stream_chunks(chunks, before)
     return {"chunks": given} if given else {}
 
 

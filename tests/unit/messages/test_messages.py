@@ -102,3 +102,18 @@ def test_the_preview_of_a_link_is_no_edit_even_beside_a_clip() -> None:
     event = slack_event({"event": changed}, ME)
     assert isinstance(event, MessageEdited)
     assert event.message.edited_ts is None
+
+
+def test_a_transcript_that_comes_late_changes_its_message_even_after_an_edit() -> None:
+    clip = {**PLACE, **PERSON, "text": "Listen", "edited": {"user": "U1", "ts": "1700000005.000000"}}
+    clip["files"] = CASES["a voice clip"][0]["files"]
+    silent = {**clip, "files": [{"id": "F1", "subtype": "slack_audio", "transcription": {"status": "processing"}}]}
+    changed = {**PLACE, "ts": "1700000009.000000", "subtype": "message_changed"}
+    event = slack_event({"event": {**changed, "message": clip, "previous_message": silent}}, ME)
+    assert isinstance(event, MessageEdited)
+    assert event.message.edited_ts == "1700000009.000000"
+
+
+@every("author", [{"author_subname": "Bobby"}, {"author_id": "Bobby"}, {"author_name": "Bobby", "author_id": "U2"}])
+def test_a_forward_says_who_wrote_it_by_whatever_slack_tells(author: dict[str, str]) -> None:
+    assert read(text="", attachments=[{"is_share": True, "text": "Hi", **author}]).text == "[forwarded: Bobby]\n&gt; Hi"

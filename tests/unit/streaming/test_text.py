@@ -36,7 +36,10 @@ FRAGMENTS = st.sampled_from(
         "[1]: ",
         "太**「",
         "」**",
+        "，**中",
+        "~~（***",
         "\n- [",
+        "\n> - [x]:",
         "]:",
         "[final",
         "[",
@@ -111,6 +114,13 @@ def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int], pauses: bo
     plain, shown = fed([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)], pauses=pauses)
     assert plain == without_secrets(without_markers(strip_invisible(text)))
     assert shown == safe(plain, ALICE)
+
+
+@pytest.mark.parametrize(
+    "text", ["- [x]: https://a.org", "> 1. [x]:https://a.org", "    [x]:y", "太，**太**太~~（a）~~太"]
+)
+def test_pauses_behind_every_character_change_nothing(text: str) -> None:
+    assert fed(list(text), pauses=True)[1] == safe(text)
 
 
 def test_code_that_begins_behind_an_open_bracket_stays_code() -> None:

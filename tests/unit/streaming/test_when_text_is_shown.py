@@ -249,3 +249,10 @@ def test_an_old_message_ends_at_the_next_paragraph() -> None:
     assert len(run.messages) == 2
     assert run.messages[0].text.rstrip().endswith("its end.")
     assert 230 <= (run.messages[0].ended_at or 0) - 1000 < 245
+
+
+@pytest.mark.req("STREAM-05")
+def test_every_call_of_a_stream_says_what_its_message_already_shows() -> None:
+    """Whether an address stands in code depends on it."""
+    run = Run().play([(0, text("```\na\n")), (5, text("b\n")), (9, text("c\n```\nd")), (9.1, Finished())])
+    assert [call.before for _, call in run.calls if isinstance(call, AppendStream)] == ["```\na\n", "```\na\nb\n"]
