@@ -16,6 +16,7 @@ from typing import Any, Final
 from slack_twin import Settings, Twin, build_twin, running
 from slack_twin.acts import Act, Outcome
 from slack_twin.changes import Change, MessagePosted
+from slack_twin.directory import SLACKBOT
 from slack_twin.envelopes import Parcel, Reply
 from slack_twin.faults import FaultKind
 from slack_twin.people import App
@@ -41,7 +42,7 @@ class Slack:
         directory = twin.workspace.directory
         self._app: App = next(iter(directory.apps.values()))
         self._twin = twin
-        self.people = tuple(user for user in directory.users.values() if not user.is_bot)
+        self.people = tuple(user for user in directory.users.values() if not user.is_bot and user is not SLACKBOT)
         self._acks: dict[str, asyncio.Future[float]] = {}  # seconds until the acknowledgement, by message timestamp
         self._sent_at: dict[str, float] = {}
         self._numbers = itertools.count()

@@ -286,8 +286,6 @@ class LiveAnswer:
     async def _execute(self, commands: Iterable[Command]) -> None:
         for command in commands:
             match command:
-                case AcquireSlot(slot=Slot.OPEN) if self._place.growth is Growth.AUTO and self._is_crowded():
-                    self.grow_for_all()
                 case AcquireSlot():
                     self._tasks.start(self._acquire_slot(command))
                 case Find(page=page):
@@ -359,11 +357,12 @@ class LiveAnswer:
             self._inputs.put_nowait(PageLocated(ts=ts))
             return
 
-    def _is_crowded(self) -> bool:
-        """Whether so many answers begin at once that this one would wait for its stream."""
-        return self._slack.expected_wait_seconds(Slot.OPEN, self._place.channel) > OPEN_PATIENCE_SECONDS
-
     async def _acquire_slot(self, ask: AcquireSlot) -> None:
+        """Waits for a slot, unless so many answers begin at once that a stream would begin too late."""
+        wait = self._slack.expected_wait_seconds(ask.slot, self._place.channel)
+        if ask.slot is Slot.OPEN and self._place.growth is Growth.AUTO and wait > OPEN_PATIENCE_SECONDS:
+            self.grow_for_all()
+            return
         await self._slack.acquire_slot(ask.slot, self._place.channel)
         self._inputs.put_nowait(SlotGranted(slot=ask.slot))
 
