@@ -119,9 +119,14 @@ PATTERN: Final = bindparam("pattern", type_=Text)
 
 
 def selected(
-    table: Table, agent_name: ColumnElement[Any], has_reason: ColumnElement[bool]
+    table: Table,
+    agent_name: ColumnElement[Any],
+    has_reason: ColumnElement[bool],
+    channel: ColumnElement[Any] | None = None,
 ) -> tuple[ColumnElement[bool], ...]:
-    """Returns the conditions of a `Selection`, with its ``params``. ``has_reason`` compares with `PATTERN`."""
+    """Returns the conditions of a `Selection`, with its ``params``. ``has_reason`` compares with `PATTERN`; without
+    ``channel`` the table has a column of that name.
+    """
 
     def is_same(name: str, column: ColumnElement[Any]) -> ColumnElement[bool]:
         wanted = bindparam(name, type_=Text)
@@ -130,7 +135,7 @@ def selected(
     return (
         table.c.status == bindparam("status"),
         is_same("agent", agent_name),
-        is_same("channel", table.c.channel),
+        is_same("channel", table.c.channel if channel is None else channel),
         or_(PATTERN.is_(None), has_reason),
         table.c.created_at >= bindparam("since"),
     )
