@@ -13,7 +13,7 @@ from swarm.domain.selections import Selection
 from swarm.store.bridge.statements import AT_MOST_N, PATTERN, Statement, given, literally, selected
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox.queues import Lane
-from swarm.store.tables import agents, history, threads
+from swarm.store.tables import agents, threads
 from swarm.store.tables.work import task_dependencies, tasks
 from swarm.store.tasks import Task, get, task
 
@@ -117,7 +117,7 @@ _MATCHING = Statement(
         *selected(
             tasks,
             select(agents.c.name).where(agents.c.id == _t.agent_id).scalar_subquery(),
-            exists().where(history.c.subject == _t.id, history.c.reason.like(PATTERN, escape="!")),
+            _t.error.like(PATTERN, escape="!"),
             select(threads.c.channel).where(threads.c.id == _t.thread_id).scalar_subquery(),
         )
     )
@@ -249,7 +249,7 @@ def ancestors(tx: Transaction, parent_id: str | None) -> list[Task]:
 
 
 def matching(tx: Transaction, selection: Selection, limit: int) -> list[str]:
-    """Returns the ids of the tasks of a selection, oldest first. The reason is one in their history."""
+    """Returns the ids of the tasks of a selection, oldest first. The reason is their error."""
     return [row["id"] for row in _MATCHING.all(tx, **selection.params, n=limit)]
 
 
