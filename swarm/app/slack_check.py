@@ -18,7 +18,6 @@ from swarm.app.settings_mapping import secret
 from swarm.config import Settings, SlackMode
 from swarm.config.settings import CHANNEL_ID
 from swarm.domain.errors import ConfigurationError, RefusedBySlack, Unavailable
-from swarm.domain.model.deliveries import TOKEN_CODES
 from swarm.domain.slack_check import Finding, Name, judge
 from swarm.slack.manifest import WHY, View, bot_scopes
 from swarm.slack.outgoing.gateway import Gateway
@@ -69,8 +68,8 @@ class SlackCheck:
         self._channels: dict[str, str] | None = None  # id and name as text, by both; None: not listed
 
     async def look(self, settings: Settings, names: Mapping[Name, Sequence[str]]) -> tuple[Finding, ...]:
-        """Returns what is wrong with ``names`` and the app. Raises Unavailable if Slack does not answer or
-        refuses the token meanwhile, and ConfigurationError if it refuses it from the start.
+        """Returns what is wrong with ``names`` and the app. Raises Unavailable if Slack does not answer, and
+        ConfigurationError if it refuses the token.
         """
         await self._gateway.identify()
         said = {name: await self._said(*name) for name in names}
@@ -100,8 +99,6 @@ class SlackCheck:
                     await self._gateway.bot_name(name)
         except RefusedBySlack as refused:
             code = refused.slack_code
-            if code in TOKEN_CODES:  # of which one is said of a deactivated person, too
-                raise Unavailable(f"Slack refuses the token: {code}.") from refused
             addition = await self._similar(name) if code == "channel_not_found" else ""
         if not code:
             self._fine_until[kind, name] = time.monotonic() + FRESH_SECONDS

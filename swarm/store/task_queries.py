@@ -111,16 +111,11 @@ _NEWEST = {
     (False, True): Statement(_newest_of_agent()),
     (True, True): Statement(_newest_of_agent(_of_status)),
 }
+_agent_name = select(agents.c.name).where(agents.c.id == _t.agent_id).scalar_subquery()
+_channel = select(threads.c.channel).where(threads.c.id == _t.thread_id).scalar_subquery()
 _MATCHING = Statement(
     select(_t.id)
-    .where(
-        *selected(
-            tasks,
-            select(agents.c.name).where(agents.c.id == _t.agent_id).scalar_subquery(),
-            _t.error.like(PATTERN, escape="!"),
-            select(threads.c.channel).where(threads.c.id == _t.thread_id).scalar_subquery(),
-        )
-    )
+    .where(*selected(tasks, _t.error.like(PATTERN, escape="!"), agent=_agent_name, channel=_channel))
     .order_by(_t.id)
     .limit(AT_MOST_N)
 )

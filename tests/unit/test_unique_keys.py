@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("OPS-10")
         ('{"a": 1, "a": 2}', "a stands twice"),
         (
             "[" + ",\n".join(['{"a": 1, "a": 2}'] * 99) + "]",
-            f"98.a stands twice (lines {'1, 1, 2, 2, 3, 3, 4, 4, 5, 5, …'})",
+            "98.a stands twice (lines 1, 1, 2, 2, 3, 3, 4, 4, 5, 5)",  # enough to begin with
         ),
     ],
 )

@@ -61,10 +61,9 @@ def read_json(text: str) -> Any:
     orjson.loads(text)
     for twice, key in found[-1:]:
         places = re.finditer(rf"{re.escape(json.dumps(key, ensure_ascii=False))}\s*:", text) if "\n" in text else ()
-        lines = [str(text.count("\n", 0, at.start()) + 1) for at in islice(places, _MOST_LINES + 1)]
-        shown = ", ".join(["…" if number == _MOST_LINES else line for number, line in enumerate(lines)])
+        lines = [str(text.count("\n", 0, at.start()) + 1) for at in islice(places, _MOST_LINES)]
         place = ".".join((*_path(content, twice), key))
-        raise KeyTwice(f"{place} stands twice" + (f" (lines {shown})" if len(lines) > 1 else ""))
+        raise KeyTwice(f"{place} stands twice" + (f" (lines {', '.join(lines)})" if len(lines) > 1 else ""))
     return content
 
 

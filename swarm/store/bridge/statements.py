@@ -119,13 +119,10 @@ PATTERN: Final = bindparam("pattern", type_=Text)
 
 
 def selected(
-    table: Table,
-    agent_name: ColumnElement[Any],
-    has_reason: ColumnElement[bool],
-    channel: ColumnElement[Any] | None = None,
+    table: Table, has_reason: ColumnElement[bool], **same: ColumnElement[Any]
 ) -> tuple[ColumnElement[bool], ...]:
-    """Returns the conditions of a `Selection`, with its ``params``. ``has_reason`` compares with `PATTERN`; without
-    ``channel`` the table has a column of that name.
+    """Returns the conditions of a `Selection`, with its ``params``: ``has_reason`` compares with `PATTERN`, and ``same``
+    has its agent and its channel.
     """
 
     def is_same(name: str, column: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -134,8 +131,7 @@ def selected(
 
     return (
         table.c.status == bindparam("status"),
-        is_same("agent", agent_name),
-        is_same("channel", table.c.channel if channel is None else channel),
+        *(is_same(name, column) for name, column in same.items()),
         or_(PATTERN.is_(None), has_reason),
         table.c.created_at >= bindparam("since"),
     )

@@ -11,7 +11,6 @@ from slack_twin.people import Channel, ChannelKind
 from swarm.app import slack_check
 from swarm.app.slack_check import SlackCheck, named
 from swarm.config import Settings
-from swarm.domain.errors import Unavailable
 from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.workspace import Workspace
 
@@ -85,17 +84,6 @@ async def test_a_large_workspace_costs_no_list_and_what_was_fine_no_second_call(
         assert ["did you mean C0MANY" in one.message for one in await check.look(bad, named(bad))] == [True, True]
     calls = Counter(one["method"] for one in await workspace.all_calls())
     assert calls == {"auth.test": 1, "conversations.info": 8, "conversations.list": 4}
-
-
-@pytest.mark.parametrize("code", ["account_inactive", "token_revoked"])  # the first is said of people, too
-async def test_a_token_that_is_refused_meanwhile_says_nothing_about_names(
-    workspace: Workspace, gateway: Gateway, code: str
-) -> None:
-    given = in_channels("C0GENERAL")
-    await gateway.identify()
-    await workspace.fault("error", method="conversations.info", error=code)
-    with pytest.raises(Unavailable):
-        await SlackCheck(gateway).look(given, named(given))
 
 
 async def test_an_app_with_two_scopes_is_told_what_it_cannot_do(workspace: Workspace, gateway: Gateway) -> None:
