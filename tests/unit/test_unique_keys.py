@@ -6,7 +6,7 @@ import pytest
 
 from swarm.domain.text.unique_keys import KeyTwice, read_json
 
-pytestmark = pytest.mark.req("OPS-10")
+pytestmark = pytest.mark.req("SEC-05")
 
 
 @pytest.mark.parametrize(

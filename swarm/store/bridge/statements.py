@@ -121,8 +121,8 @@ PATTERN: Final = bindparam("pattern", type_=Text)
 def selected(
     table: Table, has_reason: ColumnElement[bool], **same: ColumnElement[Any]
 ) -> tuple[ColumnElement[bool], ...]:
-    """Returns the conditions of a `Selection`, with its ``params``: ``has_reason`` compares with `PATTERN`, and ``same``
-    has its agent and its channel.
+    """Returns the conditions of a `Selection`, with its ``params``. ``has_reason`` compares with `PATTERN`; the agent
+    and the channel of a row are ``same``.
     """
 
     def is_same(name: str, column: ColumnElement[Any]) -> ColumnElement[bool]:
