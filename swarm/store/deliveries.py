@@ -108,7 +108,7 @@ _BY_STATUS = Statement(
 )
 _MATCHING = Statement(
     select(_d.id)
-    .where(*selected(deliveries, _author, _d.error.like(PATTERN, escape="!")))
+    .where(*selected(deliveries, _d.error.like(PATTERN, escape="!"), agent=_author, channel=_d.channel))
     .order_by(_d.seq)
     .limit(AT_MOST_N)
 )

@@ -9,10 +9,11 @@ from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, exist
 
 from swarm.domain.model.tasks import ACTIVE_STATUSES, MAX_DEPTH, UNSUCCESSFUL, TaskStatus
 from swarm.domain.model.threads import Thread
-from swarm.store.bridge.statements import AT_MOST_N, Statement, given, literally
+from swarm.domain.selections import Selection
+from swarm.store.bridge.statements import AT_MOST_N, PATTERN, Statement, given, literally, selected
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox.queues import Lane
-from swarm.store.tables import agents
+from swarm.store.tables import agents, threads
 from swarm.store.tables.work import task_dependencies, tasks
 from swarm.store.tasks import Task, get, task
 
@@ -110,6 +111,14 @@ _NEWEST = {
     (False, True): Statement(_newest_of_agent()),
     (True, True): Statement(_newest_of_agent(_of_status)),
 }
+_agent_name = select(agents.c.name).where(agents.c.id == _t.agent_id).scalar_subquery()
+_channel = select(threads.c.channel).where(threads.c.id == _t.thread_id).scalar_subquery()
+_MATCHING = Statement(
+    select(_t.id)
+    .where(*selected(tasks, _t.error.like(PATTERN, escape="!"), agent=_agent_name, channel=_channel))
+    .order_by(_t.id)
+    .limit(AT_MOST_N)
+)
 _other = tasks.alias("other")
 _unfinished = exists().where(
     _d.task_id == _t.id, _other.c.id == _d.depends_on_id, _other.c.status != TaskStatus.COMPLETED.value
@@ -232,6 +241,11 @@ def ancestors(tx: Transaction, parent_id: str | None) -> list[Task]:
         found.append(parent)
         parent_id = parent.parent_id
     return found
+
+
+def matching(tx: Transaction, selection: Selection, limit: int) -> list[str]:
+    """Returns the ids of the tasks of a selection, oldest first. The reason is their error."""
+    return [row["id"] for row in _MATCHING.all(tx, **selection.params, n=limit)]
 
 
 def latest(tx: Transaction, limit: int, *, status: TaskStatus | None = None, agent_id: str | None = None) -> list[Task]:

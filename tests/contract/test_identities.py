@@ -166,6 +166,7 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "GET /tasks/{task_id}": Entry(gets=LEADS, sees=frozenset({"operator", "lead"})),
     "POST /tasks/{task_id}/assign": Entry(gets=statuses(operator=409, lead=409), body={"agent": "other"}),
     "POST /tasks/{task_id}/redrive": Entry(gets=statuses(operator=409)),
+    "POST /tasks/redrive": Entry(gets=OPERATORS, body={"where": {}, "dry_run": True}),
     "POST /tasks/{task_id}/cancel": Entry(gets=statuses(lead=200, operator=409), sees=frozenset({"operator", "lead"})),
     "GET /requests": Entry(gets=OPERATORS, sees=frozenset({"operator"})),
     "GET /requests/{request_id}": Entry(

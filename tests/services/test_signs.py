@@ -17,6 +17,7 @@ from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.human_requests import AskedWork
 from swarm.services.rules.signs import NO_SIGN_TEXT
+from swarm.services.tasks.tasks import brief
 from swarm.store.runs import run_pages
 from swarm.store.threads.status_lines import NO_SIGN_AFTER
 from tests.support.runs import begun
@@ -130,6 +131,19 @@ async def test_a_worker_is_named_until_it_shows_progress(world: World) -> None:
     (explained,) = (await world.services.explanations.explain(handed.task_id))["tasks"]
     assert explained["waits_for"] == "a first sign of the agent, for 60 seconds so far"
     await world.services.task_work.progress(holding(task, worker), handed.task_id, "half", 50)
+    await world.sweep()
+    assert await notes(world) == []
+
+
+async def test_a_task_for_others_is_a_sign_also_once_it_has_ended(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker("wim")
+    handed, other = await asked_and_handed(world, lead, worker), await world.worker("ola")
+    task = await world.only(worker)
+    part = await world.services.tasks.create(
+        holding(task, worker), brief("a part"), agent="ola", parent_id=handed.task_id
+    )
+    await goes_by(world, worker, task)
+    await world.services.task_work.complete(holding(await world.only(other), other), part.id, "done")
     await world.sweep()
     assert await notes(world) == []
 

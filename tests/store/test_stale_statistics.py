@@ -21,6 +21,7 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.store.bridge import postgres
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Cursor, Transaction
+from swarm.store.threads import status_lines
 from tests.support.world import World, said
 
 pytestmark = [
@@ -79,6 +80,13 @@ INSERT INTO requests (id, key, agent_id, thread_id, run_id, work_id, inbox_messa
     '', '{{}}', {_NOW}, {_NOW} + 3600000000, CASE WHEN n %% 2 = 1 THEN {_NOW} END
   FROM generate_series(1, {2 * MANY}) n;
 SET session_replication_role = origin;
+"""
+
+OLD = f"""
+INSERT INTO tasks (id, lane_id, title, description, status, priority, agent_id, created_by, depth, attempts, claims,
+    order_key, created_at, ended_at)
+  SELECT 't-' || n, 't-' || n, '', '', 'completed', 50, %(agent)s, %(agent)s, 1, 0, 0, 0, {_NOW}, {_NOW}
+  FROM generate_series(1, {MANY}) n;
 """
 
 
@@ -155,6 +163,21 @@ async def test_no_statement_reads_the_full_channel_of_another_agent(
     visits = Visits(monkeypatch)
     await _work(world, prompt)
     assert len(visits.most) > 40
+    assert not (found := visits.too_many()), found
+
+
+async def test_the_look_for_a_sign_reads_no_old_tasks_of_its_agent(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(database, ManualClock())
+    agent = await world.worker("prompt")
+    with psycopg.connect(_url(database_url), autocommit=True) as connection:
+        psycopg.ClientCursor(connection).execute(OLD, {"agent": agent.id})
+    await world.hears(said("<@UBOT> swarm#prompt do"))
+    await world.only(agent)
+    monkeypatch.setattr(status_lines, "NO_SIGN_AFTER", -1)
+    visits = Visits(monkeypatch)
+    assert len(await database.write(status_lines.untrue_notes, 50)) == 1
     assert not (found := visits.too_many()), found
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from itertools import islice
 from typing import Any, Final
 
 import orjson
 import yaml
 
+_MOST_LINES: Final = 10
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
@@ -18,12 +20,12 @@ class UniqueKeys(yaml.SafeLoader):
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
-        self._checked: list[yaml.MappingNode] = []
+        self._checked: dict[int, yaml.MappingNode] = {}
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Checks each mapping once, before the keys that it merges (``<<``) are added to its own."""
-        if not any(node is one for one in self._checked):
-            self._checked.append(node)
+        if id(node) not in self._checked:
+            self._checked[id(node)] = node
             seen: dict[str, yaml.Mark] = {}
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
@@ -58,10 +60,10 @@ def read_json(text: str) -> Any:
         raise ValueError("It is nested too deeply.") from error
     orjson.loads(text)
     for twice, key in found[-1:]:
-        places = re.finditer(rf"{re.escape(json.dumps(key))}\s*:", text)
-        lines = ", ".join(str(text.count("\n", 0, at.start()) + 1) for at in places)
+        places = re.finditer(rf"{re.escape(json.dumps(key, ensure_ascii=False))}\s*:", text) if "\n" in text else ()
+        lines = [str(text.count("\n", 0, at.start()) + 1) for at in islice(places, _MOST_LINES)]
         place = ".".join((*_path(content, twice), key))
-        raise KeyTwice(f"{place} stands twice" + (f" (lines {lines})" if "\n" in text else ""))
+        raise KeyTwice(f"{place} stands twice" + (f" (lines {', '.join(lines)})" if len(lines) > 1 else ""))
     return content
 
 

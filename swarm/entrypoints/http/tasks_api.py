@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated
 
@@ -13,11 +14,12 @@ from starlette.responses import Response
 from swarm.domain.json_shapes import FoundTasks, TaskShape, shape
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.tasks import MAX_TITLE_CHARACTERS, TaskStatus
+from swarm.domain.selections import Batch
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
 from swarm.entrypoints.web.openapi import problems, takes
-from swarm.entrypoints.web.schema import Input, Limit
+from swarm.entrypoints.web.schema import Input, Limit, RedriveAll
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from swarm.services.use_cases import Services
@@ -72,6 +74,7 @@ def task_router(services: Services, identities: Identities) -> APIRouter:
         "/tasks/{task_id}/redrive", routes.redrive, methods=["POST"], response_model=TaskShape,
         responses=problems(401, 403, 404, 409),
     )  # fmt: skip
+    add("/tasks/redrive", routes.redrive_all, methods=["POST"], response_model=Batch, responses=problems(401, 403, 422))
     return router
 
 
@@ -116,6 +119,12 @@ class _TaskRoutes:
         """Bring back a dead task, with its attempts set to zero."""
         await self._identities.operator(request.scope)
         return Answer(shape(TaskShape, await self._tasks.redrive(task_id)))
+
+    async def redrive_all(self, request: Request, wanted: RedriveAll) -> Response:
+        """Bring back all dead tasks that match, or only count them."""
+        await self._identities.operator(request.scope)
+        selection = wanted.where.selection(wanted.where.status)
+        return Answer(asdict(await self._tasks.redrive_all(selection, dry_run=wanted.dry_run)))
 
     async def _reader(self, request: Request) -> Agent | None:
         return await self._identities.operator_or_lead(request.scope)

@@ -21,8 +21,10 @@ from swarm.domain.model.tasks import (
 )
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.selections import Batch, Selection
 from swarm.domain.text.characters import strip_invisible
 from swarm.services.rules import lease_keys, task_ends
+from swarm.services.rules.batches import MOST, act_on_all
 from swarm.services.rules.fencing import NAME_LEASE, authorize_task, check_run, lock_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall, digest, idempotent
 from swarm.services.rules.participants import Standings, read_roster
@@ -129,6 +131,11 @@ class Tasks:
         Raises NotFound, or Conflict if the task is not dead.
         """
         return await self._database.write(self._redrive, task_id)
+
+    async def redrive_all(self, selection: Selection, *, dry_run: bool) -> Batch:
+        """Hands out all dead tasks again that match, or only counts them."""
+        found = await self._database.read(task_queries.matching, selection, MOST)
+        return await act_on_all(self._database, found, self._redrive, dry_run=dry_run)
 
     async def get(self, agent: Agent | None, task_id: str) -> TaskView:
         """Returns one task. Raises NotFound for an unknown task or a task that the agent may not see."""

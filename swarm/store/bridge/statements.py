@@ -119,9 +119,11 @@ PATTERN: Final = bindparam("pattern", type_=Text)
 
 
 def selected(
-    table: Table, agent_name: ColumnElement[Any], has_reason: ColumnElement[bool]
+    table: Table, has_reason: ColumnElement[bool], **same: ColumnElement[Any]
 ) -> tuple[ColumnElement[bool], ...]:
-    """Returns the conditions of a `Selection`, with its ``params``. ``has_reason`` compares with `PATTERN`."""
+    """Returns the conditions of a `Selection`, with its ``params``. ``has_reason`` compares with `PATTERN`; the agent
+    and the channel of a row are ``same``.
+    """
 
     def is_same(name: str, column: ColumnElement[Any]) -> ColumnElement[bool]:
         wanted = bindparam(name, type_=Text)
@@ -129,8 +131,7 @@ def selected(
 
     return (
         table.c.status == bindparam("status"),
-        is_same("agent", agent_name),
-        is_same("channel", table.c.channel),
+        *(is_same(name, column) for name, column in same.items()),
         or_(PATTERN.is_(None), has_reason),
         table.c.created_at >= bindparam("since"),
     )

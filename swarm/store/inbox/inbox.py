@@ -134,7 +134,10 @@ _BY_STATUS = Statement(
 _agent_name = select(agents.c.name).where(agents.c.id == _i.agent_id).scalar_subquery()
 _has_reason = exists().where(history_rows.c.subject == _i.id, history_rows.c.reason.like(PATTERN, escape="!"))
 _MATCHING = Statement(
-    select(_i.id).where(*selected(inbox_messages, _agent_name, _has_reason)).order_by(_i.created_at).limit(AT_MOST_N)
+    select(_i.id)
+    .where(*selected(inbox_messages, _has_reason, agent=_agent_name, channel=_i.channel))
+    .order_by(_i.created_at)
+    .limit(AT_MOST_N)
 )
 _RECENT = Statement(select(inbox_messages).order_by(_i.created_at.desc()).limit(AT_MOST_N))
 

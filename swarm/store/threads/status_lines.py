@@ -114,7 +114,11 @@ _is_shown = or_(
     exists_by_key(_d.task_id == _l.task_id, _by_agent),
     exists_by_key(_is_of_member, _by_agent),
     exists_by_key(requests.c.work_id == _l.trigger_id, requests.c.lease_token == _l.token),
-    exists_by_key(_t.thread_id == _l.thread_id, _t.created_by == _l.agent_id, _t.ended_at.is_(None)),
+    exists_by_key(
+        _t.thread_id == _l.thread_id,
+        func.coalesce(_t.created_by, "") == _l.agent_id,  # so that no plan reads all tasks of an agent
+        or_(_t.ended_at.is_(None), _t.created_at >= _l.created_at),
+    ),
     _asks,
 )
 _is_same = (_tm.team == _i.team) & (_tm.channel == _i.channel) & (_tm.ts == _i.ts)

@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.agents.mcp import connection
+from swarm.agents.mcp import connection, listed
 from swarm.agents.mcp.servers import McpServers
 from tests.agents.mcp.conftest import (
     QUICK,
@@ -59,6 +59,26 @@ async def test_a_list_without_an_end_is_a_server_that_cannot_be_used(tmp_path: P
     async with McpServers([endless.server("echo")], timeouts=QUICK) as servers:
         assert not servers.tools()
         assert servers.status()[0].detail == "its list of tools is endless"
+
+
+async def test_a_list_with_more_pages_after_too_many_tools_is_endless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_MOST_TOOLS", 3)
+    paged = plain_in(tmp_path / "paged", "pages=2", tools=("a", "b", "c", "d", "e"))
+    async with McpServers([paged.server("a")], timeouts=QUICK) as servers:
+        assert servers.status()[0].detail == "its list of tools is endless"
+    whole = plain_in(tmp_path / "whole", "pages=2", tools=("a", "b", "c", "d"))  # its last page
+    async with McpServers([whole.server("d")], timeouts=QUICK) as servers:
+        assert names(servers) == ["d"]
+
+
+def test_the_library_gets_no_more_of_a_list_than_what_is_read() -> None:
+    big = {"description": "x" * 1000, "inputSchema": {"type": "object", "properties": {"a": {}}}}
+    page = {"tools": [{"name": name, **big} for name in ("a", "b")], "nextCursor": "2", "_meta": {"a": [1] * 1000}}
+    kept = listed.sound(page, "2025-11-25", {"a"}, lambda *_: pytest.fail("both are sound"))
+    left = {"name": "b", "inputSchema": {"type": "object"}}
+    assert kept == {"tools": [{"name": "a", **big}, left], "nextCursor": "2"}
 
 
 async def test_a_list_that_changes_is_read_again(plain: Plain) -> None:

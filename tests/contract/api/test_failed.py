@@ -9,9 +9,12 @@ import pytest
 
 from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.model.deliveries import Delivery, DeliveryKind
+from swarm.domain.model.leases import MAX_TASK_ATTEMPTS, FinishOutcome
+from swarm.domain.model.tasks import TaskStatus
 from tests.support.conversing import press, pressed
 from tests.support.doors import Doors, Visitor
 from tests.support.slack import refuses, takes_but_the_answer_is_lost
+from tests.support.tasks import asked_and_handed, status_of
 from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.req("LOOP-22")
@@ -102,6 +105,26 @@ async def test_all_that_match_are_handed_out_again_after_a_count(doors: Doors, l
 
 
 @pytest.mark.both_engines
+async def test_all_tasks_that_match_are_handed_out_again_after_a_count(doors: Doors) -> None:
+    world = doors.world
+    lead, worker = await world.lead("lena"), await world.worker("wim")
+    task = (await asked_and_handed(world, lead, worker)).task_id
+    for number in range(MAX_TASK_ATTEMPTS):
+        run = await world.only(worker)
+        await world.services.work.finish(worker, [run.lease_token], FinishOutcome.FAILED, f"boom {number}")
+        world.clock.advance(60)
+        await world.is_here(worker)
+        await world.sweep()
+    for other in ({"agent": "lena"}, {"channel": "C9"}, {"reason": "boom 9"}, {"since": "2099-01-01T00:00:00Z"}):
+        assert (await doors.operator.post("/tasks/redrive", {"where": other}))["matching"] == 0, other
+    where = {"agent": "wim", "channel": "C1", "reason": "boom 4"}
+    count = await doors.operator.post("/tasks/redrive", {"where": where, "dry_run": True})
+    assert (count["matching"], count["done"], await status_of(world, task)) == (1, 0, TaskStatus.DEAD)
+    done = await doors.operator.post("/tasks/redrive", {"where": where})
+    assert (done["matching"], done["done"], await status_of(world, task)) == (1, 1, TaskStatus.PENDING)
+
+
+@pytest.mark.both_engines
 async def test_failed_deliveries_are_sent_again_by_id_or_all_that_match(doors: Doors, lea: Visitor) -> None:
     await doors.world.says(f"{BOT} hello")
     trigger = await lea.only()
@@ -138,5 +161,5 @@ async def test_a_post_that_slack_has_is_not_sent_again(doors: Doors, lea: Visito
 
 
 async def test_only_the_operator_acts_on_what_failed(doors: Doors, lea: Visitor) -> None:
-    for path in ("/inbox/redrive", "/deliveries/resend"):
+    for path in ("/inbox/redrive", "/tasks/redrive", "/deliveries/resend"):
         assert (await lea.ask("POST", path, json={"where": {}})).status_code == 403

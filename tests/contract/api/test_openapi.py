@@ -55,10 +55,11 @@ async def test_every_operation_says_what_it_does_and_how_it_refuses(doors: Doors
 
 
 async def test_a_wrong_method_is_told_every_method_of_the_path(doors: Doors) -> None:
-    wrong = []
-    for path, operations in (await document(doors))["paths"].items():
+    wrong, paths = [], (await document(doors))["paths"]
+    for path in paths:
         answer = await doors.operator.ask("PUT", path)
-        methods = {method.upper() for method in operations}
+        same = [one for one in paths if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", one), path)]
+        methods = {method.upper() for one in same for method in paths[one]}
         if answer.status_code != 405 or set(answer.headers["allow"].split(", ")) != methods:
             wrong.append((path, answer.status_code, answer.headers.get("allow"), methods))
     assert wrong == []

@@ -171,6 +171,11 @@ def turn() -> None:
             for number in range(1, 4):
                 spend(f"m-{number}", 100 * number, 10)
             result(modelUsage={"model-1": {"inputTokens": 500, "outputTokens": 40}})
+        case "counts earlier processes":
+            earlier = sum('"type": "user"' in line for line in STATE.read_text().splitlines())
+            spend(f"m-{earlier}", 100, 10)
+            models = {"model-1": {"inputTokens": 1000 + 100 * earlier, "outputTokens": 60 + 10 * earlier}}
+            result(modelUsage=models, total_cost_usd=2 + earlier / 2)
         case "limited" | "limited by words" | "says that it is limited":
             words = "You've hit your limit · resets 3pm (UTC)"
             if HABIT == "limited":

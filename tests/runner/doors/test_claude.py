@@ -362,6 +362,22 @@ async def test_each_request_to_the_model_is_counted_once_and_the_result_corrects
     assert used[-4:-1] == [(600, 50), (800, 60), (1100, 70)]
 
 
+@pytest.mark.req("RUN-06")
+@pytest.mark.parametrize(
+    ("habit", "own"),
+    [("counts earlier processes", [(100, 10, 0.5), (200, 20, 1.0)]), ("counts", [(500, 40, 0.5)])],
+)
+async def test_what_earlier_processes_of_a_session_have_used_is_left_out(
+    desk: Desk, habit: str, own: list[tuple[int, int, float]]
+) -> None:
+    spent = UsageReported(input_tokens=1000, output_tokens=60, cost_dollars=2)
+    session = await desk.open(desk.claude(habit), spent=spent)
+    for told in own:
+        events, _ = await turn_of(session)
+        used = [event for event in events if isinstance(event, UsageReported)][-1]
+        assert (used.input_tokens, used.output_tokens, used.cost_dollars) == told
+
+
 @pytest.mark.req("RUN-04", "RUN-08")
 @pytest.mark.parametrize("habit", ["limited", "limited by words", "says that it is limited", "recovers"])
 async def test_what_the_cli_says_in_place_of_the_model_is_no_answer(desk: Desk, habit: str) -> None:
