@@ -32,6 +32,7 @@ CHECKS = (
     ("format", ["ruff", "format", "--check", "."]),
     ("lint", ["ruff", "check", "."]),
     ("floors", ["lint-imports"]),
+    ("budgets", ["python", "-m", "tests.house", "--hold"]),  # prints what each room may still grow
     ("types", ["mypy"]),  # the longest comes last: what the others have to say is known within seconds
 )
 

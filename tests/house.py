@@ -3,10 +3,11 @@
 ``python -m tests.house`` counts this checkout, ``python -m tests.house ../old`` another one. ``--json`` is for
 machines, ``--names`` lists the things behind the numbers, ``--quick`` leaves out the paths, which need a coordinator
 (`tests.house_paths`), and ``--gate FILE`` adds the seconds of the tests from a file that ``pytest --junitxml`` wrote.
+``--hold`` compares each room with its budget (`tests.house_budget`), and fails where one is exceeded or missing.
 
 Lines are all lines, blank ones included. The twin is counted apart: `swarm/twin`, or a package of its own. Imports are
-read from the code: the circles are those of imports that run when a module is loaded, and arrows between floors are all
-imports, as import-linter counts them.
+read from the code: circles are told apart by when the imports run, and arrows between floors are all imports, as
+import-linter counts them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import configparser
+import gc
 import json
 import statistics
 import sys
@@ -24,27 +26,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from xml.etree import ElementTree
 
-from tests import house_paths
+from tests import house_budget, house_paths
 
 ROOT: Final = Path(__file__).parent.parent
 CORE_APART: Final = {"bench", "demo", "conformance", "runner"}
-NOT_LOOSE: Final = {"__init__.py", "__main__.py", "clock.py"}
-PRONOUNS: Final = {
-    *("it", "that", "those", "who", "what", "somebody"),
-    *("nobody", "whoever", "whatever", "anybody", "everybody"),
-}
-ROOMS: Final = (
-    ("intake",),
-    ("runs",),
-    ("inbox",),
-    ("operate",),
-    ("builtin",),
-    ("tasks", "files", "outbox"),
-    ("rules",),
-)
-"""The folders of `swarm/services`, from the top down; those on one line are equals."""
-
-LONG_FILE_LINES: Final = 400
+KINDS: Final = {"Table": "tables", "Protocol": "Protocols"} | dict.fromkeys(("Enum", "StrEnum", "IntEnum"), "enums")
+LATE_CIRCLES: Final = "imports inside functions that make circles"
+LONG_FILE_LINES: Final = 500
+LONG_FUNCTION_LINES: Final = 60
 RUN_LINES: Final = 6
 
 When = Literal["loaded", "typing", "called"]
@@ -61,9 +50,20 @@ class Module:
     tree: ast.Module
 
     @property
+    def folder(self) -> tuple[str, ...]:
+        """The names of the packages that it lies in, from the outermost."""
+        parts = self.path.parent.parts
+        return tuple(part for part in (parts[2:] if parts[0] == "packages" else parts) if part != "src")
+
+    @property
     def name(self) -> str:
-        parts = self.path.with_suffix("").parts
-        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        return ".".join(self.folder if self.path.stem == "__init__" else (*self.folder, self.path.stem))
+
+    @property
+    def room(self) -> str:
+        """A package of its own, `tools`, or a folder of `swarm`; `swarm` for what lies loose in it."""
+        parts = self.path.parts
+        return parts[0] if parts[0] == "tools" or len(parts) == 2 else parts[1]
 
     @property
     def lines(self) -> int:
@@ -80,9 +80,10 @@ class House:
 
     def __post_init__(self) -> None:
         found = [self._module(path) for folder in ("swarm", "tools") for path in (self.root / folder).rglob("*.py")]
-        packaged = [self._module(path) for path in (self.root / "packages" / "slack_twin").rglob("*.py")]
-        self.modules = sorted((m for m in found if "twin" not in m.path.parts), key=lambda module: module.path)
-        self.twin = [m for m in found if "twin" in m.path.parts] + [m for m in packaged if not _is_apart(m.path)]
+        packaged = (self.root / "packages").rglob("*.py")
+        found += [self._module(path) for path in packaged if not _is_apart(path.relative_to(self.root))]
+        self.modules = sorted((m for m in found if not _is_of_twin(m.path)), key=lambda module: module.path)
+        self.twin = [m for m in found if _is_of_twin(m.path)]
 
     def _module(self, path: Path) -> Module:
         text = path.read_text(encoding="utf-8")
@@ -94,37 +95,70 @@ def _is_apart(path: Path) -> bool:
     return any(part in ("tests", "build", "dist") or part.startswith(".") for part in path.parts)
 
 
+def _is_of_twin(path: Path) -> bool:
+    return bool({"twin", "slack_twin"} & set(path.parts))
+
+
+def standing(root: Path) -> tuple[house_budget.Numbers, dict[str, list[str]]]:
+    """What has a budget, counted; and the largest files of each room."""
+    house = House(root=root)
+    modules = house.modules + house.twin
+    lines, nodes, kinds = Counter[str](), Counter[str](), Counter[str]()
+    files: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for module in modules:
+        walked = list(ast.walk(module.tree))
+        lines[module.room] += module.lines
+        nodes[module.room] += len(walked)
+        files[module.room].append((module.lines, str(module.path)))
+        if not _is_of_twin(module.path):
+            kinds.update(kind for node in walked if (kind := _kind(node, module)))
+    functions = sorted(_function_lengths(modules))  # of two with one name in a file, the longer one counts
+    found: dict[str, Mapping[str, int]] = {
+        "lines": dict(lines.most_common()),
+        "nodes": dict(nodes.most_common()),
+        "counts": {kind: kinds[kind] for kind in KINDS.values()} | {"lines of tests": _lines_of_tests(root)},
+        f"files over {LONG_FILE_LINES} lines": {str(m.path): m.lines for m in modules if m.lines > LONG_FILE_LINES},
+        f"functions over {LONG_FUNCTION_LINES} lines": {at: n for n, at in functions if n > LONG_FUNCTION_LINES},
+        LATE_CIRCLES: dict.fromkeys(circles_when_called(house.modules), 1),
+    }
+    stands = {(section, name): number for section, values in found.items() for name, number in values.items()}
+    return stands, {room: [f"{path} ({n})" for n, path in sorted(some)[:-4:-1]] for room, some in files.items()}
+
+
+def _kind(node: ast.AST, module: Module) -> str | None:
+    """Which of the things that have a budget of their own the node defines."""
+    if isinstance(node, ast.ClassDef):
+        bases = (ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases)
+        return next((KINDS[base] for base in bases if base in KINDS), None)
+    is_table = isinstance(node, ast.Call) and module.room == "store" and getattr(node.func, "id", "") == "Table"
+    return "tables" if is_table else None
+
+
+def _lines_of_tests(root: Path) -> int:
+    paths = [*(root / "tests").rglob("*.py"), *(root / "packages").rglob("tests/**/*.py")]
+    return sum(len(path.read_bytes().splitlines()) for path in paths if not _is_of_twin(path.relative_to(root)))
+
+
 def figures(root: Path) -> dict[str, Any]:
     """What is read from the code. Lists are what ``--names`` shows."""
     house = House(root=root)
     loaded, typing = imports(house.modules, {"loaded"}), imports(house.modules, {"loaded", "typing"})
     every = imports(house.modules, {"loaded", "typing", "called"})
     lengths = sorted(_function_lengths(house.modules), reverse=True)
-    words, pronouns = _words(house.modules)
-    rooms = room_layers(root)
-    both = house.modules + house.twin
+    contracts = floor_layers(root)
     return {
         "modules, without the twin": len(house.modules),
         "lines, without the twin": sum(module.lines for module in house.modules),
-        "modules, with the twin": len(both),
-        "lines, with the twin": sum(module.lines for module in both),
         "public names": sum(1 for module in house.modules for _ in _public(module)),
         "class names that mean two things in the core": class_names_found_twice(house.modules),
-        "modules loose in swarm/": sorted(
-            m.path.name for m in house.modules if m.path.parent == Path("swarm") and m.path.name not in NOT_LOOSE
-        ),
-        "fullest folders": dict(Counter(str(module.path.parent) for module in house.modules).most_common(6)),
-        f"files over {LONG_FILE_LINES} lines": [str(m.path) for m in house.modules if m.lines > LONG_FILE_LINES],
         "lines of a function, median": statistics.median(length for length, _ in lengths) if lengths else 0,
         "lines of a function, longest": {name: length for length, name in lengths[:1]},
         "circles of imports": circles(loaded),
         "circles of imports, with those for types": circles(typing),
-        "upward arrows between floors": upward(every, floor_layers(root)),
-        "upward arrows between rooms of swarm/services/": upward(every, [rooms]) if rooms else None,
-        "words of docstrings": words,
-        "pronouns in docstrings, %": round(100 * pronouns / max(words, 1), 1),
+        LATE_CIRCLES: circles_when_called(house.modules),
+        "upward arrows between floors": upward(every, contracts),
+        "rooms of swarm/services/ without an order": rooms_without_order(root, contracts),
         f"lines that stand in two places, in runs of {RUN_LINES}": repeated_lines(house.modules),
-        "a glossary": (root / "docs" / "glossary.md").exists(),
     }
 
 
@@ -152,16 +186,6 @@ def _function_lengths(modules: Iterable[Module]) -> Iterator[tuple[int, str]]:
                 yield (node.end_lineno or 0) - node.lineno + 1, f"{module.path}:{node.name}"
 
 
-def _words(modules: Iterable[Module]) -> tuple[int, int]:
-    """The words of all docstrings, and how many of them are pronouns."""
-    said: list[str] = []
-    for module in modules:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Module | ast.ClassDef | Function) and (text := ast.get_docstring(node)):
-                said += text.lower().replace(".", " ").replace(",", " ").split()
-    return len(said), sum(word in PRONOUNS for word in said)
-
-
 def imports(modules: Iterable[Module], when: set[When]) -> Graph:
     """Which of the modules each of them imports; ``from package import module`` is an import of the module."""
     by_name = {module.name: module for module in modules}
@@ -185,7 +209,7 @@ def _imports(body: Iterable[ast.AST], when: When) -> Iterator[tuple[When, ast.Im
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             yield from _imports(node.body, "typing")
             yield from _imports(node.orelse, when)
-        else:
+        elif not isinstance(node, ast.expr):
             yield from _imports(ast.iter_child_nodes(node), "called" if isinstance(node, Function) else when)
 
 
@@ -196,7 +220,7 @@ def _wanted(node: ast.Import | ast.ImportFrom, module: Module) -> Iterator[str]:
         return
     base = node.module or ""
     if node.level:
-        here = module.path.parent.parts
+        here = module.folder
         base = ".".join([*here[: len(here) - node.level + 1], *([node.module] if node.module else [])])
     yield from (f"{base}.{alias.name}" for alias in node.names)
 
@@ -206,6 +230,14 @@ def circles(graph: Graph) -> list[list[str]]:
     reached = {name: _reached(graph, name) for name in graph}
     groups = {tuple(sorted(other for other in reached[name] if name in reached[other])) for name in graph}
     return [list(group) for group in sorted(groups) if len(group) > 1]
+
+
+def circles_when_called(modules: Iterable[Module]) -> list[str]:
+    """The imports inside functions of a module that leads back, whatever the way and whenever it is imported."""
+    found = list(modules)
+    every, loaded = imports(found, {"loaded", "called"}), imports(found, {"loaded"})
+    late = ((name, target) for name in every for target in every[name] - loaded[name])
+    return sorted(f"{name} -> {target}" for name, target in late if name in _reached(every, target))
 
 
 def _reached(graph: Graph, start: str) -> set[str]:
@@ -237,11 +269,10 @@ def _packages(layer: str, container: str) -> list[str]:
     return [f"{container}.{name}".lstrip(".") for name in (name.strip(" ()") for name in names)]
 
 
-def room_layers(root: Path) -> list[list[str]]:
-    """The rooms of the use cases; none as long as these lie in one folder."""
-    services = root / "swarm" / "services"
-    found = [[f"swarm.services.{room}" for room in rooms if (services / room).is_dir()] for rooms in ROOMS]
-    return found if any(found) else []
+def rooms_without_order(root: Path, contracts: Iterable[list[list[str]]]) -> list[str]:
+    """The packages of `swarm/services` that no contract knows, so that they may import whatever they like."""
+    rooms = {f"swarm.services.{path.parent.name}" for path in (root / "swarm" / "services").glob("*/__init__.py")}
+    return sorted(rooms - {package for layers in contracts for layer in layers for package in layer})
 
 
 def upward(graph: Graph, contracts: Iterable[list[list[str]]]) -> list[str]:
@@ -307,12 +338,6 @@ def _counted(value: Any) -> Any:
     return len(value) if isinstance(value, list | dict) else value
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def _listed(value: Any) -> list[str]:
     """One line for each thing that was counted."""
     if isinstance(value, dict):
@@ -328,8 +353,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--names", action="store_true", help="list what was counted")
     parser.add_argument("--quick", action="store_true", help="start nothing")
+    parser.add_argument("--hold", action="store_true", help="only the budgets; fail where one is exceeded")
+    parser.add_argument("--set", action="store_true", help="set the budgets by what stands")
+    parser.add_argument("--reason", metavar="FILE", help="with --set: the file in thoughts/plans/ for what is raised")
     parser.add_argument("--gate", type=Path, metavar="FILE", help="what pytest --junitxml wrote")
     options = parser.parse_args(arguments)
+    if options.hold or options.set:
+        return _budgets(options.checkout, options.reason, sets=options.set)
     found = figures(options.checkout)
     found |= {} if options.quick else paths(options.checkout)
     found |= gate_seconds(options.gate) if options.gate else {}
@@ -339,12 +369,24 @@ def main(arguments: list[str]) -> int:
         return 0
     sys.stdout.write("| figure | count |\n|---|---|\n")
     for name, value in found.items():
-        sys.stdout.write(f"| {name} | {_shown(_counted(value))} |\n")
+        sys.stdout.write(f"| {name} | {_counted(value)} |\n")
     for name, value in found.items():
         if options.names and (lines := _listed(value)):
             sys.stdout.write("\n".join([f"\n{name}:", *(f"  {line}" for line in lines)]) + "\n")
+    sys.stdout.write(house_budget.table(options.checkout, standing(options.checkout)[0]))
     return 0
 
 
+def _budgets(root: Path, reason: str | None, *, sets: bool) -> int:
+    stands, largest = standing(root)
+    if sets:
+        house_budget.write(root, stands, reason)
+    wrong = [f"{room} needs a place in .importlinter." for room in rooms_without_order(root, floor_layers(root))]
+    wrong += house_budget.complaints(root, stands, largest)
+    sys.stdout.write("\n".join([house_budget.table(root, stands), *wrong, ""]))
+    return 1 if wrong else 0
+
+
 if __name__ == "__main__":
+    gc.disable()  # it takes two thirds of the time, and finds nothing in syntax trees
     sys.exit(main(sys.argv[1:]))

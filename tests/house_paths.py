@@ -6,15 +6,19 @@ and settings that others use are, so older and newer checkouts are measured by t
 
 How it is counted: a profiler in the coordinator notes each function of ``swarm/`` and ``tools/`` that is entered on any
 thread. On the event loop those count whose task, or an ancestor of it, began with the request. The database's threads
-and bare callbacks have no task: they count until the request comes back from the database for the last time. Each
-request is made several times, and what is not entered every time (background loops, caches that were due) is left out.
+and bare callbacks have no task: they count until the request has one, and from when a task of the request enters the
+store until this task goes on after having waited. Each request is made several times, and what is not entered every
+time (background loops, caches that were due) is left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dis
+import inspect
 import json
+import math
 import os
 import runpy
 import signal
@@ -25,15 +29,17 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 TIMES: Final = 5
 PATIENCE_SECONDS: Final = 120.0
 SETTLE_SECONDS: Final = 1.0  # reactions, and the events that tell of them, belong to no measurement
+TAIL_SECONDS: Final = 0.3  # what a request does after its answer belongs to it
 OPERATOR_TOKEN: Final = "operator-of-the-house"
 DOORS: Final = "swarm/entrypoints/"
 STORE: Final = "swarm/store/"
@@ -42,12 +48,42 @@ APART: Final = ("swarm/twin/", "swarm/bench/", "swarm/demo/", "swarm/conformance
 Place = tuple[str, str]
 """A file and a function of it."""
 
+BACKGROUND: Final = -1
+CALLBACK: Final = 0
+
+
+Entry = tuple[int, int | None, bool, Place]
+"""The root (or `BACKGROUND`, `CALLBACK`) and the task that it runs for, whether its task had waited, and what it is."""
+
+
+def places_of_request(entered: Sequence[Entry]) -> set[Place]:
+    """The functions on the way of the first request among them."""
+    request = next((root for root, *_, (where, _) in entered if root > 0 and where.startswith(DOORS)), None)
+    waits: set[int | None] = set()  # tasks of the request that have entered the store, and have not gone on
+    since: list[Place] = []  # what has no task, since then; first, since before the request has a task
+    found: set[Place] = set()
+    for root, task, goes_on, place in entered:
+        if root == CALLBACK and (waits or not found):
+            since.append(place)
+        elif root == request:
+            if not found or (goes_on and task in waits):
+                found.update(since)  # what was on the way to this
+                waits.discard(task)
+            found.add(place)
+            if place[0].startswith(STORE):
+                waits.add(task)
+    return found
+
+
+@cache
+def _start(code: CodeType) -> float:
+    """Where a frame of a coroutine stands when it is entered for the first time; others never wait."""
+    starts = (step.offset for step in dis.get_instructions(code) if step.opname == "RESUME")
+    return next(starts) if code.co_flags & inspect.CO_COROUTINE else math.inf
+
 
 class Profile:
     """Inside the coordinator: notes who enters which function while a measurement is on."""
-
-    BACKGROUND = -1
-    CALLBACK = 0
 
     def __init__(self, checkout: Path) -> None:
         self._prefixes = tuple(str(checkout / folder) + os.sep for folder in ("swarm", "tools"))
@@ -58,7 +94,7 @@ class Profile:
         self._known: set[asyncio.Task[Any]] = set()  # tasks that were there before this measurement
         self._is_on = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._entered: list[tuple[int, bool, Place]] = []  # by which root, on the loop, what
+        self._entered: list[Entry] = []
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
         if event != "call" or not (self._is_on or self._loop is None):
@@ -71,21 +107,22 @@ class Profile:
             self._loop = loop
         if self._is_on:
             where = code.co_filename[self._cut :].replace(os.sep, "/")
-            self._entered.append((self._who(loop), loop is not None, (where, code.co_qualname)))
+            task = id(asyncio.current_task(loop)) if loop else None
+            self._entered.append((self._who(loop), task, frame.f_lasti > _start(code), (where, code.co_qualname)))
 
     def _who(self, loop: asyncio.AbstractEventLoop | None) -> int:
         """The root task on whose behalf this context runs."""
-        root = self._root.get(self.CALLBACK)
-        if root == self.BACKGROUND or root >= self._first_root:
+        root = self._root.get(CALLBACK)
+        if root == BACKGROUND or root >= self._first_root:
             return root
         task = asyncio.current_task(loop) if loop else None
         if task is None:
-            return self.CALLBACK
+            return CALLBACK
         if task in self._known:
             code = getattr(task.get_coro(), "cr_code", None)
             if code is None or not code.co_filename.startswith(self._prefixes):
-                return self.BACKGROUND  # a library's: the tasks that it makes are requests
-            root = self.BACKGROUND
+                return BACKGROUND  # a library's: the tasks that it makes are requests
+            root = BACKGROUND
         else:
             self._roots += 1
             root = self._roots
@@ -102,19 +139,7 @@ class Profile:
     def end(self) -> list[Place]:
         """The functions on the way of the first request since the beginning."""
         self._is_on = False
-        entered = list(self._entered)
-        request = next((root for root, _, (where, _) in entered if root > 0 and where.startswith(DOORS)), None)
-        from_store = (
-            number
-            for number, (root, on_loop, (where, _)) in enumerate(entered)
-            if root == request and on_loop and where.startswith(STORE)
-        )
-        last = max(from_store, default=len(entered))
-        ours = {
-            place
-            for number, (root, _, place) in enumerate(entered)
-            if root == request or (root == self.CALLBACK and number < last)
-        }
+        ours = places_of_request(self._entered)
         return sorted((where, name) for where, name in ours if not where.startswith(APART) and not _is_nameless(name))
 
 
@@ -198,6 +223,7 @@ class _Scene:
         time.sleep(SETTLE_SECONDS)
         self.tell("begin")
         answer = act()
+        time.sleep(TAIL_SECONDS)
         return {(where, name) for where, name in self.tell("end")}, answer
 
     def conversation(self, number: int) -> dict[str, set[Place]]:
