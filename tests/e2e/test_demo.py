@@ -379,7 +379,7 @@ async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, 
     # itself, twin, coordinator, lead, two workers, the coder's runner, writer, model
     await wait_until(parts, lambda seen: seen == (9, 1))
     assert (demo.processes.folder / ".demo" / "coder" / "shop" / ".git").is_dir()
-    assert f"Runner coder is connected to {sys.executable}" in demo.logs_of("coder")
+    assert f"(acp:{sys.executable}" in demo.logs_of("coder")
     settings = yaml.safe_load((demo.processes.folder / ".demo" / "swarm.yaml").read_text())
     work_tree = Path(settings["tools"]["work_tree"])
     assert work_tree.is_dir()

@@ -176,7 +176,7 @@ async def test_a_second_runner_of_a_name_is_refused_on_another_machine_until_the
     elsewhere = {"SWARM_HOME": str(office.folder / "another machine")}
     second = started(office, "normal", **elsewhere)
     assert await second.exit_code(30) == 1
-    assert "works with" not in second.output
+    assert "is connected to" not in second.output
     (line,) = second.output.splitlines()
     assert line.startswith(f"swarm: The agent '{office.name}' is served by another instance, since ")
     first.send(signal.SIGTERM)
