@@ -360,7 +360,10 @@ def _application(
         reload=reloader.reload,
         warnings=reloader.warnings,
         troubles=lambda: gateway.troubles,
-        last_event=hearing.last_event_seconds,
+        since=lambda: {
+            "last_event_seconds": hearing.last_event_seconds(),
+            "last_post_seconds": gateway.last_post_seconds(),
+        },
         access=Access(
             bound_to=settings.http.host,
             hosts=settings.http.allowed_hosts,

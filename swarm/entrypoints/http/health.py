@@ -45,7 +45,7 @@ class Alive(TypedDict):
     status: str
 
 
-LastEvent = Callable[[], int | None]
+Since = Callable[[], dict[str, int | None]]
 Troubles = Callable[[], Sequence[SlackTrouble]]
 """What keeps the swarm from working with Slack now."""
 
@@ -63,7 +63,8 @@ class Ready(TypedDict):
     """Each requirement and whether it is met, the problems, and the backlog (null if the database does not answer).
 
     ``gap_seconds`` is the age of the gap whose messages are now being read from Slack, or 0 if there is none;
-    ``last_event_seconds`` the time since Slack's last event reached this process, null if none has.
+    ``last_event_seconds`` the time since Slack's last event reached this process, and ``last_post_seconds`` since Slack
+    took a post of it; null if there was none.
     """
 
     ready: bool
@@ -73,14 +74,15 @@ class Ready(TypedDict):
     backlog: dict[str, int] | None
     gap_seconds: int | None
     last_event_seconds: int | None
+    last_post_seconds: int | None
 
 
 def health_router(
-    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles, last_event: LastEvent
+    overview: Overview, readiness: Readiness, identities: Identities, troubles: Troubles, since: Since
 ) -> APIRouter:
     """Returns the routes ``/healthz`` and ``/readyz``, which are open to all callers, since their answers contain no
     secrets."""
-    routes = _HealthRoutes(overview, readiness, identities, troubles, last_event)
+    routes = _HealthRoutes(overview, readiness, identities, troubles, since)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
     router.add_api_route("/readyz", routes.readyz, response_model=Ready, responses=problems(503))
@@ -95,7 +97,7 @@ class _HealthRoutes:
     _readiness: Readiness
     _identities: Identities
     _troubles: Troubles
-    _last_event: LastEvent
+    _since: Since
     _missing_before: list[str] = field(default_factory=list)
 
     async def healthz(self, request: Request) -> Response:
@@ -133,8 +135,9 @@ class _HealthRoutes:
             ],
             "backlog": asdict(backlog) if backlog else None,
             "gap_seconds": gap,
-            "last_event_seconds": self._last_event(),
-        }
+            "last_event_seconds": None,
+            "last_post_seconds": None,
+        } | self._since()
         if not missing:
             return Answer(shown)
         shown["error"] = describe(Unavailable(f"Not ready: {', '.join(missing)}."))

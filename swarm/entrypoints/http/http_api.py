@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from swarm.entrypoints.http.agents_api import Warnings, agent_router, no_warnings
 from swarm.entrypoints.http.files_api import file_router
-from swarm.entrypoints.http.health import LastEvent, Readiness, Troubles, health_router
+from swarm.entrypoints.http.health import Readiness, Since, Troubles, health_router
 from swarm.entrypoints.http.operator_api import Reload, operator_router
 from swarm.entrypoints.http.polling_api import HotRoutes
 from swarm.entrypoints.http.requests_api import request_router
@@ -84,7 +84,7 @@ def create_app(
     reload: Reload | None = None,
     warnings: Warnings = no_warnings,
     troubles: Troubles = tuple,
-    last_event: LastEvent = lambda: None,
+    since: Since = dict,
     access: Access | None = None,
     version: str = "development",
 ) -> Api:
@@ -118,7 +118,7 @@ def create_app(
         run_router(services.model_usage, services.run_usage, identities),
         run_log_router(services.run_logs, identities),
         task_router(services, identities),
-        health_router(services.overview, readiness, identities, troubles, last_event),
+        health_router(services.overview, readiness, identities, troubles, since),
     ):
         app.router.routes.extend(router.routes)  # `include_router` would build every route again at the first request
     return app

@@ -7,6 +7,7 @@ rate limits for them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -166,6 +167,11 @@ class Gateway:
     def refused_by(self) -> str | None:
         """Slack's code while it refuses the bot's token; None if it accepts the token, as far as known."""
         return self._api.refused_token.code
+
+    def last_post_seconds(self) -> int | None:
+        """Returns the time since Slack last took a post of this process; None if it has taken none."""
+        at = self._api.posted_at
+        return None if at is None else int(time.monotonic() - at)
 
     @property
     def troubles(self) -> tuple[SlackTrouble, ...]:

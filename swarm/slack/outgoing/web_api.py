@@ -50,6 +50,7 @@ RESPONSE_HOST: Final = "hooks.slack.com"
 """The host of response URLs."""
 
 Failure = DeliveryRefused | NotSent | InDoubt
+_POSTS: Final = frozenset({"chat.postMessage", "chat.startStream"})
 
 CALL_ERRORS: Final = (
     SlackApiError,
@@ -215,6 +216,7 @@ class WebApi:
         self.clock = SlackClock()
         self.scopes: frozenset[str] | None = None  # of the bot's token; None until Slack has told them
         self.refused_token = RefusedToken(self._probe, probe_seconds)
+        self.posted_at: float | None = None  # when Slack last took a post, on the monotonic clock
         self.refused: dict[str, str] = {}  # other codes that concern the app, by method or channel
         self._closed = False
 
@@ -254,6 +256,8 @@ class WebApi:
         self._open_session()
         begun = time.perf_counter()
         answer = await self._answer(method, arguments)
+        if method in _POSTS and not isinstance(answer, Failure):
+            self.posted_at = time.monotonic()
         seconds = time.perf_counter() - begun
         self._watcher.slack_called(SlackCall(method=method, result=_result(answer), seconds=seconds))
         return answer

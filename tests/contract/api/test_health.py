@@ -37,6 +37,7 @@ async def test_ready_says_so_with_the_backlog(doors: Doors, lea: Visitor) -> Non
         "backlog": {"inbox_unread": 1, "oldest_unread_seconds": 90, "tasks_open": 0, "deliveries_open": 1},
         "gap_seconds": 0,
         "last_event_seconds": None,
+        "last_post_seconds": None,
     }
 
 

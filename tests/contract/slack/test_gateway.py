@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
+from slack_twin.faults import FaultKind
 
 from swarm.domain.access import Person
 from swarm.domain.errors import ConfigurationError, NotFound, RefusedBySlack, Unavailable
@@ -20,6 +21,15 @@ from tests.contract.slack.workspace import Workspace, delivery
 OPS_10 = pytest.mark.req("OPS-10")
 
 UNREACHABLE = "http://127.0.0.1:9/api/"  # nothing listens on the discard port
+
+
+async def test_it_tells_how_long_ago_slack_took_a_post(gateway: Gateway, workspace: Workspace) -> None:
+    assert gateway.last_post_seconds() is None
+    workspace.twin.faults.plan(FaultKind.ERROR, method="chat.postMessage", error="is_archived")
+    await gateway.deliver(delivery())
+    assert gateway.last_post_seconds() is None
+    await gateway.deliver(delivery())
+    assert gateway.last_post_seconds() == 0
 
 
 async def test_it_knows_who_it_is_and_asks_once(gateway: Gateway, workspace: Workspace) -> None:
