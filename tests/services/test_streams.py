@@ -130,6 +130,17 @@ async def test_once_a_second_person_writes_everybody_sees_the_answer_grow(world:
 
 
 @pytest.mark.req("STREAM-15")
+async def test_a_second_person_who_wrote_long_before_counts(world: World) -> None:
+    writing = await begun(world, await world.lead())
+    await world.says("And I?", thread=writing.root, by="U2")
+    await world.change("UPDATE thread_messages SET ts = '1000000000.000001' WHERE author_id = 'U2'")
+    async with playing(world) as show:
+        await writing.append("For all.\n")
+        await writing.until_shown(show, "For all.\n")
+    assert [type(call) for _, call in show.live.calls][:1] == [PostPage]
+
+
+@pytest.mark.req("STREAM-15")
 @pytest.mark.parametrize(
     ("stream", "crowded", "begins"),
     [
@@ -726,7 +737,7 @@ async def test_a_database_that_is_away_before_an_answer_is_shown_costs_nothing_o
     lead = await world.lead()
     real, tries = event_sources._people, 0
 
-    def people(tx: Transaction, run: Run, thread: Thread) -> frozenset[str]:
+    def people(tx: Transaction, run: Run, thread: Thread) -> tuple[frozenset[str], frozenset[str]]:
         nonlocal tries
         tries += 1
         if tries == 1:

@@ -309,6 +309,7 @@ class StreamSource:
         self.inbox_message_ids: set[str] = set()
         self._run_context = run_context
         self._people: frozenset[str] = frozenset()
+        self._writers: frozenset[str] = frozenset()
         self._found: Unfinished
         self._seq = 0  # of the last piece that was passed on
         self._has_moved = asyncio.Event()
@@ -322,7 +323,7 @@ class StreamSource:
         if found is None or found.thread is None:
             return False
         self._found = found
-        self._people = await self._run_context.database.read(_people, found.run, found.thread)
+        self._people, self._writers = await self._run_context.database.read(_people, found.run, found.thread)
         return True
 
     async def begin(self) -> Opening | None:
@@ -336,7 +337,13 @@ class StreamSource:
             agent_name=self._found.agent_name,
         )
         sealed = max((page.page for page in self._found.pages), default=0)
-        return Opening(place=place, mentionable=self._people, sealed_pages=sealed, is_silent=self._found.is_silent)
+        return Opening(
+            place=place,
+            mentionable=self._people,
+            writers=self._writers,
+            sealed_pages=sealed,
+            is_silent=self._found.is_silent,
+        )
 
     async def keep(self, run: AnswerRun) -> None:
         """Does nothing, because the agent renews its own lease."""
@@ -398,12 +405,15 @@ class StreamSource:
         return found if found and found.run.status is RunStatus.RUNNING else None
 
 
-def _people(tx: Transaction, run: Run, thread: Thread) -> frozenset[str]:
-    """Returns the people whom the answer may mention: authors in the thread and people mentioned in it."""
+def _people(tx: Transaction, run: Run, thread: Thread) -> tuple[frozenset[str], frozenset[str]]:
+    """Returns the people whom the answer may mention, authors in the thread and people mentioned in it, and the authors
+    alone.
+    """
     said = transcript.of_thread(tx, thread)
     spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
     mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))
-    return frozenset(spoken | mentioned | ({run.requester} if run.requester else set()))
+    writers = frozenset(spoken | ({run.requester} if run.requester else set()))
+    return writers | mentioned, writers
 
 
 def _told(tx: Transaction, run_id: str) -> list[AgentEvent]:
