@@ -27,10 +27,10 @@ from swarm.domain.model.leases import LEASE_SECONDS, MAX_MESSAGE_ATTEMPTS, Finis
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
+from swarm.services.ground.idempotency import Caller
 from swarm.services.inbox.claim import claim
 from swarm.services.inbox.claim_calls import ClaimCall
 from swarm.services.intake.posted import Posted
-from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -12,7 +12,7 @@ from typing import Final
 from swarm.clock import SECOND, to_iso
 from swarm.domain.model.grants import Grant
 from swarm.domain.model.requests import OPERATOR, HumanDecision, HumanRequest, RequestStatus, ResumeStatus
-from swarm.domain.shown_requests import notified_title, without_secrets
+from swarm.domain.requests.shown import notified_title, without_secrets
 from swarm.domain.text.slack_text import safe
 
 _ALSO: Final = {

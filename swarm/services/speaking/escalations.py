@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.domain.channel_policy import EscalationPolicy
 from swarm.domain.errors import Conflict
-from swarm.domain.escalations import (
+from swarm.domain.model.deliveries import DeliveryKind, Mark
+from swarm.domain.model.tasks import MAX_TITLE_CHARACTERS, TaskStatus
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.webhooks import Webhook, WebhookKind
+from swarm.domain.policy.channels import EscalationPolicy
+from swarm.domain.policy.escalations import (
     ON_CALL_SECONDS,
     Escalation,
     EscalationAsker,
@@ -27,13 +31,9 @@ from swarm.domain.escalations import (
     service_failed_text,
     webhook_body,
 )
-from swarm.domain.model.deliveries import DeliveryKind, Mark
-from swarm.domain.model.tasks import MAX_TITLE_CHARACTERS, TaskStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.webhooks import Webhook, WebhookKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.watchers import Escalated
-from swarm.services.rules.participants import read_roster
+from swarm.services.speaking.participants import read_roster
 from swarm.store import deliveries, escalations, tasks, webhooks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.reactions import react

@@ -17,15 +17,15 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND
-from swarm.domain.access import Denial, why_refused
 from swarm.domain.answers.calls import ANSWERED_BELOW, NOTHING_BELOW, AnswerTarget, Closing
 from swarm.domain.answers.text import without_markers
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
-from swarm.domain.operating_policy import Reactions
-from swarm.domain.roster import Candidate, Roster, names_and_verb
+from swarm.domain.policy.access import Denial, why_refused
+from swarm.domain.policy.operating import Reactions
+from swarm.domain.policy.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.cutting import split

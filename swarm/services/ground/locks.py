@@ -32,7 +32,7 @@ import structlog
 from swarm.clock import boottime
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.leases import LockKind
-from swarm.services.rules.guarded import attempt
+from swarm.services.ground.guarded import attempt
 from swarm.store import locks
 from swarm.store.bridge.database import Database
 

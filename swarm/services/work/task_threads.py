@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from swarm.domain.access import AgentAccess, may_use
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.roster import Roster
-from swarm.services.rules.participants import read_roster
+from swarm.domain.policy.access import AgentAccess, may_use
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Roster
+from swarm.services.speaking.participants import read_roster
 from swarm.store import agents, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from swarm.clock import to_iso
 from swarm.domain.model.grants import AuditLine, Grant
 from swarm.domain.model.requests import FormField, HumanRequest, RequestAnswer
-from swarm.domain.shown_requests import HIDDEN, without_secrets
+from swarm.domain.requests.shown import HIDDEN, without_secrets
 
 Shape = TypeVar("Shape")
 

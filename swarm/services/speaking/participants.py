@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.clock import SECOND, MeasuredClock, SystemClock
-from swarm.domain.access import (
+from swarm.domain.model.agents import Role, is_online, listened_since
+from swarm.domain.model.threads import Author, AuthorKind, PersonFacts, Standing
+from swarm.domain.policy.access import (
     NOTHING_MISSING,
     STANDING_MISSING,
     Me,
@@ -29,20 +31,15 @@ from swarm.domain.access import (
     standing_of,
     why_press_refused,
 )
-from swarm.domain.channel_policy import PeopleLists
-from swarm.domain.model.agents import Role, is_online, listened_since
-from swarm.domain.model.threads import Author, AuthorKind, PersonFacts, Standing
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import PeopleLists
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Candidate, Roster
 from swarm.domain.ports import PeopleDirectory
-from swarm.domain.roster import Candidate, Roster
 from swarm.store import agents, idempotency_keys, listening
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import people
 from swarm.store.threads.people import Verified
-
-AGENTS: Final = "agents"
-"""The topic for changes to the set of agents."""
 
 KEPT_SECONDS: Final = 1.0
 
@@ -88,10 +85,10 @@ class Rosters:
         has_default = (
             self._roster.default_name == self._operating_policy.default_agent
         )  # which a reload may have changed
-        return is_young and has_default and self._generation == self._database.wakeups.generation(AGENTS)
+        return is_young and has_default and self._generation == self._database.wakeups.generation(agents.AGENTS)
 
     async def _read(self) -> None:
-        generation, now = self._database.wakeups.generation(AGENTS), time.monotonic()  # taken before the read
+        generation, now = self._database.wakeups.generation(agents.AGENTS), time.monotonic()  # taken before the read
         self._roster = await self._database.read(read_roster, self._operating_policy)
         self._generation, self._read_at = generation, now
 

@@ -37,13 +37,14 @@ from swarm.domain.model.leases import (
 from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.watchers import LeaseRefused
-from swarm.services.rules import signs, task_ends
-from swarm.services.rules.escalations import escalate_dead_letter
-from swarm.services.rules.participants import listened_throughout, offline_since, silent_since
-from swarm.services.rules.silence import all_silent, stay_silent
-from swarm.services.rules.system_messages import show_all_answered, show_failed, show_stopped
+from swarm.services.speaking import signs
+from swarm.services.speaking.escalations import escalate_dead_letter
+from swarm.services.speaking.participants import listened_throughout, offline_since, silent_since
+from swarm.services.speaking.silence import all_silent, stay_silent
+from swarm.services.speaking.system_messages import show_all_answered, show_failed, show_stopped
+from swarm.services.work import task_ends
 from swarm.store import agent_messages, agents, history, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.channel_policy import EVERYONE, ChannelPolicy, External, PeopleLists
 from swarm.domain.model.agents import Agent, Role, check_name
 from swarm.domain.model.threads import Author, AuthorKind, Standing, permalink
+from swarm.domain.policy.channels import EVERYONE, ChannelPolicy, External, PeopleLists
 
 OPERATOR: Final = "operator"
 """The operator's name as a caller; no calling agent may have this name."""

@@ -17,7 +17,7 @@ from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import parts_of
 from swarm.domain.text.slack_text import with_names, without_leading_mention
-from swarm.services.rules.task_threads import concerned
+from swarm.services.work.task_threads import concerned
 from swarm.store import erasure
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction

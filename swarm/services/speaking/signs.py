@@ -10,7 +10,7 @@ from typing import Final
 
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.leases import LeaseEnd
-from swarm.services.rules.guarded import attempt
+from swarm.services.ground.guarded import attempt
 from swarm.store import deliveries
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

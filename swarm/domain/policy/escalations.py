@@ -16,8 +16,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from swarm.clock import SECOND, to_iso
-from swarm.domain.channel_policy import EscalationPolicy, WebhookFormat
 from swarm.domain.model.threads import Thread, permalink
+from swarm.domain.policy.channels import EscalationPolicy, WebhookFormat
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe

@@ -14,12 +14,12 @@ from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.runs import RunStatus, SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy, Reactions
-from swarm.services.rules import signs
-from swarm.services.rules.escalations import escalate_dead_letter
-from swarm.services.rules.participants import read_roster
-from swarm.services.rules.silence import place_for, stay_silent
-from swarm.services.rules.system_messages import (
+from swarm.domain.policy.operating import OperatingPolicy, Reactions
+from swarm.services.speaking import signs
+from swarm.services.speaking.escalations import escalate_dead_letter
+from swarm.services.speaking.participants import read_roster
+from swarm.services.speaking.silence import place_for, stay_silent
+from swarm.services.speaking.system_messages import (
     close_progress,
     post_answer,
     post_message,
@@ -29,7 +29,7 @@ from swarm.services.rules.system_messages import (
     show_answered,
     show_stopped,
 )
-from swarm.services.rules.task_threads import hand_back
+from swarm.services.work.task_threads import hand_back
 from swarm.store import agents, deliveries, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices

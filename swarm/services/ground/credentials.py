@@ -22,10 +22,10 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, token_hash
-from swarm.services.rules import lease_keys
-from swarm.services.rules.guarded import watch
-from swarm.services.rules.participants import AGENTS
+from swarm.services.ground import lease_keys
+from swarm.services.ground.guarded import watch
 from swarm.store import agents
+from swarm.store.agents import AGENTS
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import orjson
 
-from swarm.domain.edited_arguments import TOO_COSTLY, argument_problem
 from swarm.domain.errors import Invalid
 from swarm.domain.model.grants import GRANTS, Grant, GrantCovers
 from swarm.domain.model.requests import (
@@ -35,6 +34,7 @@ from swarm.domain.model.requests import (
     is_json,
 )
 from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
+from swarm.domain.requests.edited_arguments import TOO_COSTLY, argument_problem
 from swarm.domain.text.characters import is_blank
 from swarm.domain.text.diffs import unified
 from swarm.domain.tool_names import tool_name_problem

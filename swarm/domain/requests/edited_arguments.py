@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from swarm.domain.forms import fill
 from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRequest, is_json
 from swarm.domain.patterns import TooCostly, WorkLimit
-from swarm.domain.schema_checks import SchemaCheck, Unusable
-from swarm.domain.schema_forms import field_of, fields_of, json_text
+from swarm.domain.requests.forms import fill
+from swarm.domain.requests.schema_checks import SchemaCheck, Unusable
+from swarm.domain.requests.schema_forms import field_of, fields_of, json_text
 from swarm.domain.text.unique_keys import KeyTwice, read_json
 
 ARGUMENTS: Final = "arguments"
