@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -52,9 +52,10 @@ for command in (
 app.command("swarm.cli.settings_commands:imports", name="import")
 
 
-def _add_extensions() -> None:
-    """Adds the commands of other packages, and in place of those of our own packages that are not installed, what to
-    install. Raises ConfigurationError for a name that is taken."""
+@cache
+def complete() -> App:
+    """Returns the app with the commands of other packages, and in place of those of our own packages that are not
+    installed, what to install. Raises ConfigurationError for a name that is taken."""
     added = {name: command for extension in extensions.installed() for name, command in extension.commands.items()}
     for name, command in added.items():
         *group, last = name.split()
@@ -67,6 +68,7 @@ def _add_extensions() -> None:
         place = app[group[0]] if group else app
         if last not in place:
             place.command(partial(_missing, name), name=last, help=f"Needs the package {extensions.OURS[name]}.")
+    return app
 
 
 def _missing(name: str, *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> None:
@@ -212,7 +214,7 @@ def manifest(
 
 def run(arguments: list[str]) -> int | None:
     """Runs a command. Returns its exit code, if it has one."""
-    _add_extensions()
+    complete()
     if arguments in ([], ["--help"], ["-h"]):
         app.resolved_commands()  # the help describes every command
     result = app(arguments, result_action="return_value")
