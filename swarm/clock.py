@@ -166,6 +166,12 @@ def us_to_slack_ts(moment_us: int) -> str:
     return f"{moment_us // SECOND}.{moment_us % SECOND:06d}"
 
 
+def ago(at_us: int, now_us: int) -> str:
+    """Returns how long ago a time was, such as "2 days ago"; empty for less than six hours."""
+    hours = (now_us - at_us) // (3600 * SECOND)
+    return "" if hours < 6 else f"{hours} hours ago" if hours < 48 else f"{hours // 24} days ago"
+
+
 def slack_ts_to_us(ts: str) -> int:
     """Returns a Slack timestamp such as ``1700000000.000100`` in microseconds."""
     seconds, _, fraction = ts.partition(".")

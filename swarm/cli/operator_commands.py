@@ -45,7 +45,8 @@ class CoordinatorAway(CoordinatorRefused):
 class CoordinatorClient:
     """A client for a running coordinator, which authenticates with the operator's token or an agent's."""
 
-    def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10) -> None:
+    def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10, of: str = "") -> None:
+        self._of = of  # where the token is from; empty: it is the operator's
         self._http = httpx2.Client(
             base_url=base_url,
             headers={"Authorization": f"Bearer {token}"},
@@ -79,6 +80,9 @@ class CoordinatorClient:
         content = _content(answer)
         if answer.is_success and content is not None:
             return content
+        if answer.status_code == HTTPStatus.UNAUTHORIZED and content is not None:
+            place = self._of or home.operator_token_place(coordinator_settings())
+            raise CoordinatorRefused(f"{place} is not a token of the coordinator at {self._http.base_url}.")
         match content:
             case {"error": {"message": str(message), "fields": {**fields}}} if fields:
                 raise CoordinatorRefused(message, hint=fields_hint({str(name): str(fields[name]) for name in fields}))

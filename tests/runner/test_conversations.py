@@ -23,7 +23,9 @@ from tests.support.waiting import wait_until
 
 
 def bash(number: int) -> PermissionAsked:
-    return PermissionAsked(id=f"ask-{number}", tool="Bash", title=f"Run command {number}", arguments={"command": f"rm {number}"})
+    return PermissionAsked(
+        id=f"ask-{number}", tool="Bash", title=f"Run command {number}", arguments={"command": f"rm {number}"}
+    )
 
 
 async def asks_two(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:

@@ -64,17 +64,22 @@ async def check(
     ]
     if lasting and len(troubles) == len(specs):
         spec, trouble = lasting[0]
-        raise ConfigurationError(trouble.message, hint=_hint_of(spec, trouble))
+        raise ConfigurationError(_message_of(spec, trouble), hint=_hint_of(spec, trouble))
     for spec, trouble in troubles:
         _log.warning(
             "A model does not answer.",
             action="model_check",
             model=spec.label,
             code=trouble.code,
-            trouble=trouble.message,
+            trouble=_message_of(spec, trouble),
             hint=_hint_of(spec, trouble),
         )
     return [trouble for _, trouble in troubles]
+
+
+def _message_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
+    is_key = trouble.code == "authentication" and spec.key_from
+    return f"The model {spec.label} refuses the key from {spec.key_from}." if is_key else trouble.message
 
 
 def _hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
@@ -90,6 +95,8 @@ def _hint(spec: ModelSpec, trouble: ModelTrouble) -> str:
                 "Check the AWS credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID or the machine's role), and that they may "
                 f"use the model {spec.name} in {ADDRESS_VARIABLES[spec.provider]}."
             )
+        case "authentication" if spec.key_from:
+            return "Put a valid key there."
         case "authentication":
             variable = KEY_VARIABLES.get(spec.provider)
             key = f"providers.{spec.provider}.api_key"
