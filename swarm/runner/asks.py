@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from swarm.domain.model.requests import MAX_TITLE_CHARACTERS, ToolRequest
-from swarm.domain.schema_forms import fields_of, json_text
-from swarm.domain.shown_requests import may_i
+from swarm.domain.requests.schema_forms import fields_of, json_text
+from swarm.domain.requests.shown import may_i
 from swarm.domain.text.secrets import without_secrets
 from swarm.runner.coordinator import CoordinatorConnection, Refused
 from swarm.runner.output import repeated
