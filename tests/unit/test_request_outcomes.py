@@ -51,7 +51,11 @@ WITHDRAWN = [
     ("the message was deleted", "🛑 Withdrawn: the message was deleted", "Withdrawn: the message was deleted"),
     ("people wrote something else", "🛑 Withdrawn: people wrote something else", None),
     (None, "🛑 Withdrawn: it is no longer needed", "Withdrawn: it is no longer needed"),
-    ("asked and rejected at 2026-09-21 14:14 UTC", f"🛑 Withdrawn: asked and rejected at {ON}", None),
+    (
+        "asked and rejected at 2026-09-21 14:14 UTC",
+        f"🛑 Withdrawn: asked and rejected at {ON.replace('60^', '40^')}",
+        None,
+    ),
     ("see <@U2>", "🛑 Withdrawn: see &lt;@U2&gt;", "Withdrawn: see &lt;@U2&gt;"),
 ]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
+from swarm.clock import span
 from swarm.domain.commands import (
     AgentCard,
     AgentList,
@@ -194,14 +195,7 @@ def _waiting(unread: int, oldest_seconds: int) -> str:
     if not unread:
         return "Nothing is waiting."
     messages = "1 message waits" if unread == 1 else f"{unread} messages wait"
-    return f"{messages}, the oldest for {_duration(oldest_seconds)}."
-
-
-def _duration(seconds: int) -> str:
-    for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            return _counted(seconds // size, name)
-    return _counted(seconds, "second")
+    return f"{messages}, the oldest for {span(oldest_seconds)}."
 
 
 def _counted(count: int, what: str) -> str:
@@ -229,7 +223,7 @@ def _agents(answer: AgentList) -> tuple[str, list[Block]]:
 def _agent(agent: AgentCard) -> str:
     presence = "online" if agent.online else "offline"
     if agent.parked_seconds:
-        presence += f", its account's limit is reached for {_duration(agent.parked_seconds)}"
+        presence += f", its account's limit is reached for {span(agent.parked_seconds)}"
     load = [_counted(count, what) for count, what in _loads(agent) if count]
     facts = " · ".join([agent.role.value, presence, *load])
     description = f"\n{word(agent.description, 300)}" if agent.description.strip() else ""
