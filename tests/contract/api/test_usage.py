@@ -399,6 +399,17 @@ async def test_the_operators_command_says_what_is_wrong_with_a_value(doors: Door
     assert refused.value.hint == "days: Input should be less than or equal to 90."
 
 
+async def test_a_wrong_token_is_named_with_its_place(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWARM_OPERATOR_TOKEN", "w" * 40 + "rong")
+    with (
+        CoordinatorClient(f"http://127.0.0.1:{doors.address[1]}", "wrong") as client,
+        pytest.raises(
+            CoordinatorRefused, match=r"^SWARM_OPERATOR_TOKEN \(the environment\) is not a token of the coord"
+        ),
+    ):
+        await asyncio.to_thread(client.call, "GET", "/usage")
+
+
 @pytest.mark.req("SEC-10")
 @pytest.mark.parametrize("own", [None, 100])
 async def test_a_run_that_reports_too_much_takes_no_more_from_others_than_its_own_limit(
