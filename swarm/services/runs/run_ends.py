@@ -50,12 +50,11 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import threads, transcript
 
 STOP_TEXT: Final = "⏳ Still working on it."
-RESTARTED: Final = "the coordinator was interrupted"
+RESTARTED: Final = "I was interrupted"
 AFTER_DECISION: Final = (
-    "the coordinator was interrupted after the decision, so the agent may have begun; Retry sends the same decision "
-    "again"
+    "I was interrupted after the decision, so the agent may have begun; Retry sends the same decision again"
 )
-RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted while answering; the answer starts again below."
+RESTARTED_TEXT: Final = "⚠️ I was interrupted while answering; the answer starts again below."
 
 _COMES_AGAIN: Final = frozenset({LeaseEnd.EXPIRED, LeaseEnd.RELEASED, LeaseEnd.FAILED, LeaseEnd.REVOKED})
 """A lease with one of these ends has returned its work to the queue."""

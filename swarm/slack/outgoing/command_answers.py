@@ -117,7 +117,7 @@ def _help(answer: CommandHelp) -> str:
             "*What you can do*",
             "Mention me in a channel, or write to me directly. Go on in the thread; no mention is needed there.",
             "`swarm#name` in a message addresses one agent, `swarm#all` all; `!stop` stops what runs or waits in it.",
-            f"`{command} status`: is the swarm well, and who answers here?",
+            f"`{command} status`: is everything running, and who answers here?",
             f"`{command} agents`: the agents, and how to address them",
             f"`{command} tasks`: your open messages and tasks, and the other tasks of this conversation",
             f"`{command} stop`: stop what runs for you here",
@@ -281,7 +281,7 @@ def _choice(answer: StopChoice) -> tuple[str, list[Block]]:
 
 
 def _stopped(answer: WorkStopped) -> str:
-    return "It is being stopped." if answer.stopped else "Nothing of yours runs or waits here."
+    return "I am stopping it." if answer.stopped else "Nothing of yours runs or waits here."
 
 
 def _explanation(answer: Explanation) -> str:

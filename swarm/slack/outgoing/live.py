@@ -378,7 +378,7 @@ class LiveAnswer:
                     await self._enqueue(event)
         except Exception:  # noqa: BLE001 - the thread is told of every failure of an agent
             _log.exception("an agent could not be read", action="agent_read", turn=self._place.run_id)
-            last = Broken(reason="it failed inside")
+            last = Broken(reason="it failed while I read its answer")
         await self._enqueue(last)
 
     async def _enqueue(self, event: AgentEvent) -> None:
