@@ -20,7 +20,7 @@ _MAX_LABEL: Final = 250  # Slack accepts 256; escaping makes a name longer
 
 
 def broke_off(reason: str, *, is_partial: bool, agent: str = "") -> str:
-    """Returns the reason for a missing or incomplete answer. A reason that begins with "it" or "the agent" is about the latter."""
+    """Returns the reason for a missing or incomplete answer. "It" at its beginning stands for the agent."""
     why = safe(_cut(without_secrets(_clause(reason)), _MAX_REASON))
     if is_partial:
         return f"⚠️ This answer is not complete: {why}."

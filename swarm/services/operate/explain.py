@@ -103,7 +103,7 @@ def parse_reference(reference: str) -> tuple[str, str]:
     )
 
 
-_REFERENCE: Final = re.compile(r"the alert \w+:\d+\.\d+")
+_ALERT: Final = re.compile(r"the alert \w+:\d+\.\d+")
 _BECAME: Final[Mapping[InboxStatus, str]] = {
     InboxStatus.UNREAD: "has not read it yet",
     InboxStatus.CLAIMED: "is working on it",
@@ -122,7 +122,7 @@ def sentences(explained: Explained, *, is_silent: bool = False) -> tuple[str, ..
     ``is_silent``: nobody has asked with the message. Then only its routing is told, no answer that may be withheld.
     """
     reasons = (step["reason"] for step in explained["routing"] if step["reason"])
-    lines = [f"Routing: {_REFERENCE.sub('an earlier alert', reason)}." for reason in reasons]
+    lines = [f"Routing: {_ALERT.sub('an earlier alert', reason)}." for reason in reasons]
     if is_silent:
         return tuple(lines)
     if not explained["entries"] and not explained["tasks"]:
