@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from swarm.config import Settings, secret_problem, where_set
+from swarm.config import Settings, secret_problem
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.policy.access import Me
 
@@ -103,11 +103,6 @@ def check_kept_token(settings: Settings) -> None:
     """Raises ConfigurationError for an unusable operator token in the home folder."""
     if _token_file(settings).exists():
         operator_token(settings)
-
-
-def operator_token_place(settings: Settings) -> str:
-    """Returns where `operator_token` is from."""
-    return where_set("operator_token") if settings.operator_token else f"The content of {_token_file(settings)}"
 
 
 def make_operator_token(settings: Settings) -> str:

@@ -17,10 +17,10 @@ from swarm.config import (
     OAuthSettings,
     RemoteAgentSettings,
     Settings,
-    where_set,
 )
 from swarm.config.builtin import SERVERS_CONFIG, AgentLimitSettings
 from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
+from swarm.config.reading import where_set
 from swarm.config.section import Section
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach

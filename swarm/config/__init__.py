@@ -19,7 +19,6 @@ from swarm.config.reading import (
     load_part,
     read,
     read_variables,
-    where_set,
 )
 from swarm.config.section import describe, differences, secret_problem, secrets
 from swarm.config.settings import (
@@ -74,5 +73,4 @@ __all__ = [
     "read_variables",
     "secret_problem",
     "secrets",
-    "where_set",
 ]

@@ -303,9 +303,7 @@ def overruled_tokens(folder: Path | None = None, user_home: Path | None = None) 
 
 
 def where_set(*setting: str) -> str:
-    """Returns where a value comes from: a variable with its place, such as "OPENAI_API_KEY (.env, line 3)", or its
-    setting and the settings file.
-    """
+    """Returns where a value comes from, such as "OPENAI_API_KEY (.env, line 3)" or "operator_token (swarm.yaml)"."""
     folder, names = Path.cwd(), [name for name, path in VARIABLES.items() if path == setting]
     for name in filter(os.environ.get, names):
         return f"{name} (the environment)"

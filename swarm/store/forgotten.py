@@ -150,7 +150,7 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
         for column in (escalations.c.person, escalations.c.on_call_person)
     ],
     "webhooks": [_Trace(where=webhooks.c.person == _person, by="person", change=delete(webhooks))],
-    "posts for them": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
+    "private posts": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
 }
 _COUNTS: Final = {kind: [(trace.count, trace.by) for trace in traces] for kind, traces in _TRACES.items()}
 _CHANGES: Final = {

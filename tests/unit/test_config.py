@@ -12,7 +12,8 @@ import pytest
 from swarm import clock
 from swarm.app import process, settings_mapping
 from swarm.cli.operator_commands import coordinator_settings
-from swarm.config import Settings, differences, load, load_part, secrets, where_set
+from swarm.config import Settings, differences, load, load_part, secrets
+from swarm.config.reading import where_set
 from swarm.domain.answers.agents import (
     ClientCredentials,
     Dialect,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -64,22 +65,17 @@ async def check(
     ]
     if lasting and len(troubles) == len(specs):
         spec, trouble = lasting[0]
-        raise ConfigurationError(_message_of(spec, trouble), hint=_hint_of(spec, trouble))
+        raise ConfigurationError(trouble.message, hint=_hint_of(spec, trouble))
     for spec, trouble in troubles:
         _log.warning(
             "A model does not answer.",
             action="model_check",
             model=spec.label,
             code=trouble.code,
-            trouble=_message_of(spec, trouble),
+            trouble=trouble.message,
             hint=_hint_of(spec, trouble),
         )
     return [trouble for _, trouble in troubles]
-
-
-def _message_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
-    is_key = trouble.code == "authentication" and spec.key_from
-    return f"The model {spec.label} refuses the key from {spec.key_from}." if is_key else trouble.message
 
 
 def _hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
@@ -123,6 +119,8 @@ async def _checked(models: Models, limits: RunLimits, within_seconds: float) -> 
             )
     except Exception as error:  # noqa: BLE001 - whatever it is, it is put into words, and the caller decides
         trouble = trouble_of(error, models.specs)
+        if trouble.code == "authentication" and spec.key_from:
+            trouble = replace(trouble, message=f"The model {spec.label} refuses the key from {spec.key_from}.")
         if trouble.code == "internal":
             _log.error("A model could not be asked.", action="model_check", model=spec.label, exc_info=error)
         return trouble

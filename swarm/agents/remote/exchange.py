@@ -140,10 +140,8 @@ class _BearerTokenSource:
             raise self._no_token("sent an invalid response") from None
         except _TokenRefused as error:
             raise self._no_token(error.reason) from error
-        except GaveUp as error:
-            raise self._no_token(f"gave no token: {error.reason}") from error
-        except TimeoutError as error:
-            raise self._no_token("did not answer in time") from error
+        except (GaveUp, TimeoutError) as error:
+            raise self._no_token(f"gave no token: {str(error) or 'it did not answer in time'}") from error
         return _Token(value=grant.access_token, good_until_us=asked_at_us + int(grant.seconds * SECOND))
 
     def _no_token(self, why: str) -> GaveUp:

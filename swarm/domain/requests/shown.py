@@ -56,19 +56,15 @@ _COMMANDS: Final = {**dict.fromkeys(_SHELLS, ("command", "cmd")), "git": ("subco
 
 _PUSH: Final = re.compile(r"git push ((?!-)[\w./-]+(?: (?!-)[\w./-]+)?)", re.ASCII)
 _MCP_TOOL: Final = re.compile(r"mcp__([\w.-]+?)__([\w.-]+)", re.ASCII)
-_ACTS: Final = {
-    **dict.fromkeys(("edit", "multiedit", "notebookedit", "replace"), ("edit", "a file")),
-    **dict.fromkeys(("write", "file-write", "write_file"), ("write", "a file")),
-    **dict.fromkeys(("read", "file-read", "read_file"), ("read", "a file")),
-    **dict.fromkeys(("fetch", "webfetch", "web_fetch"), ("fetch", "a web page")),
-    **dict.fromkeys(_SHELLS, ("run", "a command")),
-    "delete": ("delete", "a file"),
-    "move": ("move", "a file"),
-    "other": ("use", "a tool"),
+_VERBS: Final = {
+    **dict.fromkeys(("edit", "multiedit", "notebookedit", "replace"), "edit"),
+    **dict.fromkeys(("write", "file-write", "write_file"), "write"),
+    **dict.fromkeys(("read", "file-read", "read_file"), "read"),
+    **dict.fromkeys(("fetch", "webfetch", "web_fetch"), "fetch"),
+    "delete": "delete",
 }
-"""What tools of coding CLIs do, and kinds of tools of ACP, in words."""
-
 _NAMED: Final = frozenset({"path", "file_path", "filepath", "notebook_path", "url"})
+"""What tools do with the one file or page that these arguments name."""
 
 
 class PartKind(StrEnum):
@@ -380,14 +376,13 @@ def _act(tool: ToolRequest) -> tuple[str, str]:
         if _fits_title(command) and (to := _PUSH.fullmatch(command)):
             return f"push to {to[1]}", ""
         return ("run ", command) if _fits_title(command) and "`" not in command else ("run a command", "")
-    if name in _ACTS:
-        verb, what = _ACTS[name]
-        given = {str(value) for key, value in tool.arguments.items() if key.casefold() in _NAMED}
-        shown = given.pop() if len(given) == 1 else ""
-        shown = PurePosixPath(shown).name if what == "a file" else shown
+    named = [str(value) for key, value in tool.arguments.items() if key.casefold() in _NAMED]
+    if name in _VERBS and len(named) == 1:
+        verb, what = _VERBS[name], "a web page" if _VERBS[name] == "fetch" else "a file"
+        shown = PurePosixPath(named[0]).name if what == "a file" else named[0]
         return (f"{verb} ", shown) if _fits_title(shown) and "`" not in shown else (f"{verb} {what}", "")
-    if _fits_title(tool.name) and (named := _MCP_TOOL.fullmatch(tool.name)):
-        return f"use the tool {named[2]} of {named[1]}", ""
+    if _fits_title(tool.name) and (of := _MCP_TOOL.fullmatch(tool.name)):
+        return f"use the tool {of[2]} of {of[1]}", ""
     return "use the tool ", Reader().line(tool.name)
 
 
@@ -411,12 +406,10 @@ def _command(tool: ToolRequest) -> str | None:
     more = args if isinstance(args, str) else shlex.join(_words(args))
     if len(found) != 1 or (args and not more):
         return None
-    (given,) = found
-    words = _words(given)
-    if words and not more:
-        is_wrapped = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS and words[1] in ("-c", "-lc")
-        return words[2] if is_wrapped else shlex.join(words)
-    command = shlex.join(words) or (given if isinstance(given, str) else "")
+    words = _words(found[0])
+    if len(words) == 3 and not more and PurePosixPath(words[0]).name in _SHELLS and words[1] in ("-c", "-lc"):
+        return words[2]
+    command = shlex.join(words) or (found[0] if isinstance(found[0], str) else "")
     return " ".join(filter(None, ("git" if name == "git" else "", command, more))) if command.strip() else None
 
 

@@ -69,9 +69,7 @@ def _outcome(request: HumanRequest) -> str:
 
 
 def decided_text(request: HumanRequest, person: Callable[[str], str]) -> str:
-    """Returns who approved, answered or rejected a request, in brackets who decided otherwise, and when it was asked
-    if long ago.
-    """
+    """Returns who approved, answered or rejected a request, who decided otherwise, and how old it was, if it was."""
     is_rejected = request.status is RequestStatus.REJECTED
     counts = [one for one in request.answers if (one.decision is HumanDecision.REJECT) == is_rejected]
     others = [person(one.person) for one in request.answers if one not in counts]

@@ -103,7 +103,6 @@ def parse_reference(reference: str) -> tuple[str, str]:
     )
 
 
-_ALERT: Final = re.compile(r"the alert \w+:\d+\.\d+")
 _BECAME: Final[Mapping[InboxStatus, str]] = {
     InboxStatus.UNREAD: "has not read it yet",
     InboxStatus.CLAIMED: "is working on it",
@@ -121,8 +120,8 @@ def sentences(explained: Explained, *, is_silent: bool = False) -> tuple[str, ..
 
     ``is_silent``: nobody has asked with the message. Then only its routing is told, no answer that may be withheld.
     """
-    reasons = (step["reason"] for step in explained["routing"] if step["reason"])
-    lines = [f"Routing: {_ALERT.sub('an earlier alert', reason)}." for reason in reasons]
+    routing = (f"Routing: {step['reason']}." for step in explained["routing"] if step["reason"])
+    lines = [re.sub(r"the alert \w+:\d+\.\d+", "an earlier alert", one) for one in routing]
     if is_silent:
         return tuple(lines)
     if not explained["entries"] and not explained["tasks"]:

@@ -167,9 +167,7 @@ def end_run(
 
 
 def with_facts(tx: Transaction, run_id: str, closing: Closing, operating_policy: OperatingPolicy) -> Closing:
-    """Returns what is shown below an answer, with the age of what was asked, and the usage of the run if the footer is
-    to show it.
-    """
+    """Returns what is shown below an answer, with the age of the question, and the run's usage if it is to be shown."""
     if closing.footer and (run := runs.get(tx, run_id)):
         closing = replace(closing, asked=asked_ago(tx, run.inbox_message_ids, run.task_id))
     if not closing.footer or not operating_policy.shows_usage:

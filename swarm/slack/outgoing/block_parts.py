@@ -7,6 +7,7 @@ https://docs.slack.dev/reference/block-kit/composition-objects/text-object
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -70,14 +71,10 @@ def date(at_us: int) -> str:
 
 def with_dates(text: str) -> str:
     """Returns mrkdwn whose times in UTC, such as "2026-09-21 14:14 UTC", Slack shows in each reader's time zone."""
-
-    def local(found: re.Match[str]) -> str:
-        try:
-            return date(from_iso(found[1]))
-        except ValueError:  # no such day: somebody else's text
-            return found[0]
-
-    return _IN_UTC.sub(local, text)
+    for moment in {*_IN_UTC.findall(text)}:
+        with suppress(ValueError):  # no such day: somebody else's text
+            text = text.replace(f"{moment} UTC", date(from_iso(moment)))
+    return text
 
 
 def redacted(name: str, text: str) -> str:
