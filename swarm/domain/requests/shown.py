@@ -63,8 +63,7 @@ _VERBS: Final = {
     **dict.fromkeys(("fetch", "webfetch", "web_fetch"), "fetch"),
     "delete": "delete",
 }
-_NAMED: Final = frozenset({"path", "file_path", "filepath", "notebook_path", "url"})
-"""What tools do with the one file or page that these arguments name."""
+_NAMED: Final = frozenset({"path", "file_path", "filepath", "notebook_path", "url"})  # one file or page
 
 
 class PartKind(StrEnum):
