@@ -100,7 +100,7 @@ def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject
 
 
 def footer_text(place: AnswerTarget, closing: Closing) -> str:
-    """Returns who answered whom, how to continue, usage, and the operator's text, as mrkdwn of at most 3,000 characters."""
+    """Returns who answered whom, how to go on, usage and the operator's text, as mrkdwn of at most 3,000 characters."""
     asked = f"asked by <@{place.requester}> {closing.asked}".rstrip() if place.requester else ""
     how = _CONTINUE_BELOW if closing.is_question else _CONTINUE_DIRECT if place.is_direct else _CONTINUE_THREAD
     parts = (escape(place.agent_name), asked, how, closing.usage, place.footer.strip())
