@@ -165,7 +165,7 @@ def stop(live: Live, by: str | None, now: float) -> Step:
     """Ends the run at a person's request: the agent is disconnected, and the text shown so far stays."""
     if isinstance(live.outcome, RunStopped) and live.outcome.by is None and by:
         known = RunStopped(by=by)
-        return replace(live, outcome=known, closing=_closing(known, is_partial=True, agent=live.agent_name)), ()
+        return replace(live, outcome=known, closing=_closing(known, "", agent=live.agent_name)), ()
     if live.outcome:
         return live, ()
     return end(live, RunStopped(by=by), now), (HangUp(),)

@@ -90,7 +90,7 @@ class _NoRecord:
     async def leaving(self, page: int, text: str) -> None: ...
 
     async def ending(self, call: Last, outcome: AnswerOutcome) -> Closing:
-        return ""
+        return call.closing
 
     async def ended(self, page: int, text: str) -> None: ...
 
