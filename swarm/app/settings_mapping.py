@@ -20,6 +20,7 @@ from swarm.config import (
 )
 from swarm.config.builtin import SERVERS_CONFIG, AgentLimitSettings
 from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
+from swarm.config.reading import where_set
 from swarm.config.section import Section
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
@@ -356,6 +357,7 @@ def _model(settings: Settings, provider: Provider, name: str, *, is_guessed: boo
         name=name,
         base_url=base_url,
         api_key=secret(api_key),
+        key_from=where_set("providers", provider, "api_key") if api_key else "",
         region=reached.bedrock.region if provider is Provider.BEDROCK else None,
         is_guessed=is_guessed,
         timeout_seconds=settings.model.timeout_seconds,

@@ -37,7 +37,7 @@ _AWAY_SECONDS: Final = (0.0, 1.0)
 """The shortest and longest time for which a killed agent stays away."""
 
 _ANSWER: Final = "answer "
-_FAILURES: Final = ("This message could not be answered", "could not be done")
+_FAILURES: Final = ("I could not answer this", "I could not get the task")
 """The texts by which a thread shows that a message or task was set aside."""
 
 _STORED: Final = "eyes"

@@ -147,7 +147,7 @@ async def _forget_directly(settings: Settings, person: str, *, dry_run: bool) ->
 
 
 def _print_found(out: Terminal, found: Mapping[str, Any]) -> None:
-    kinds = ", ".join(f"{count} {kind}" for kind, count in found["removed"].items())
-    verb = "There are" if found["dry_run"] else "Removed:"
-    sentence = f"{verb} {kinds} of {found['person']}." if kinds else f"No data of {found['person']} was found."
+    kinds = ", ".join(f"{n} {kind.removesuffix('s') if n == 1 else kind}" for kind, n in found["removed"].items())
+    verb = "Stored about" if found["dry_run"] else "Removed of"
+    sentence = f"{verb} {found['person']}: {kinds}." if kinds else f"No data of {found['person']} was found."
     out.print(sentence, soft_wrap=True, markup=False)

@@ -79,7 +79,7 @@ def _ask(url: str, token: str) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise expected
     try:
-        with CoordinatorClient(url, token, timeout_seconds=TIMEOUT_SECONDS) as coordinator:
+        with CoordinatorClient(url, token, timeout_seconds=TIMEOUT_SECONDS, of="SWARM_AGENT_TOKEN") as coordinator:
             tray = coordinator.call("GET", "/tray")
     except httpx2.InvalidURL as error:
         raise expected from error

@@ -302,6 +302,18 @@ def overruled_tokens(folder: Path | None = None, user_home: Path | None = None) 
     )
 
 
+def where_set(*setting: str) -> str:
+    """Returns where a value comes from, such as "OPENAI_API_KEY (.env, line 3)" or "operator_token (swarm.yaml)"."""
+    folder, names = Path.cwd(), [name for name, path in VARIABLES.items() if path == setting]
+    for name in filter(os.environ.get, names):
+        return f"{name} (the environment)"
+    for file in dotenv_files(folder, home_folder()):
+        for one in parse_stream(StringIO(_text_of(file))):
+            if one.key in names and one.value:
+                return f"{one.key} ({file.name if file.parent == folder else file}, line {one.original.line})"
+    return f"{'.'.join(setting)} ({settings_file(folder, read_variables()).name})"
+
+
 def _dotenv(path: Path) -> dict[str, str | None]:
     """Returns the variables of a file. Raises ConfigurationError for one of ours that stands twice."""
     lines: dict[str, int] = {}

@@ -82,10 +82,9 @@ class Examination:
         """Raises Unavailable if a run could not reach the agent."""
         health = await self._agent.health()
         if not health.reachable:
-            raise Unavailable(
-                f"The agent {self._name} cannot be examined: {health.detail}.",
-                hint="Start the agent, and check --agent, --dialect and --token.",
-            )
+            hint = "Start the agent, and check --agent, --dialect and --token."
+            hint = "Correct its oauth settings." if "the token server" in health.detail else hint
+            raise Unavailable(f"The agent {self._name} cannot be examined: {health.detail}.", hint=hint)
 
     async def run(self, scenario: Scenario) -> Result:
         """Asks the question, shows the answer, and judges it. Questions of the agent are answered if the scenario is

@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from swarm.domain.model.requests import MAX_TITLE_CHARACTERS, ToolRequest
 from swarm.domain.requests.schema_forms import fields_of, json_text
+from swarm.domain.requests.shown import may_i
 from swarm.domain.text.secrets import without_secrets
 from swarm.runner.coordinator import CoordinatorConnection, Refused
 from swarm.runner.output import repeated
 from swarm.runner.port import CliSession, PermissionAsked, QuestionAsked
 
 _EXPIRES_SECONDS: Final = 24 * 3600
-_LONG_NAME: Final = 100  # characters of a tool's name, which the coordinator refuses
 _GIVEN: Final = ("approved", "answered")
 _LOGGED_CHARACTERS: Final = 500  # of a question
 
@@ -57,13 +58,14 @@ class HumanAsks:
             self._log(f"[cancelled] {asked.tool}: {self.not_asked}")
             await session.permit(asked.id, allowed=False, reason=_refusal({"why": self.not_asked}))
             return False
-        what_it_does = {"diffs": [asdict(diff) for diff in asked.diffs], "locations": list(asked.locations)}
+        call = ToolRequest(name=asked.tool, arguments=asked.arguments, diffs=asked.diffs, locations=asked.locations)
+        shown = {name: part for name, part in asdict(call).items() if name != "schema"}
         grants = ["approve_thread", "approve_always"]
         ended = await self._decision(
-            title="May I use a tool?" if len(asked.tool) > _LONG_NAME else f"May I use {asked.tool}?",
+            title=(await asyncio.to_thread(may_i, call))[:MAX_TITLE_CHARACTERS],
             prompt=asked.title,
             decisions=["approve", *grants, "reject"],
-            tool={"name": asked.tool, "arguments": dict(asked.arguments), **what_it_does},
+            tool=shown,
         )
         is_given = ended["status"] in _GIVEN
         if ended["id"] and ended["status"] == "cancelled":

@@ -104,7 +104,8 @@ class RunnerHome:
                 f"The runner '{settings.name}' has no token, and nothing to get one with.",
                 hint=f"Set {first}, or SWARM_TOKEN to the token that `{command}` prints.",
             )
-        token = (await self._enrolled(settings, key))["token"]
+        name = "SWARM_OPERATOR_TOKEN" if key == keys.operator_token else "SWARM_ENROLMENT_KEY"
+        token = (await self._enrolled(settings, key, name))["token"]
         self._write(_TOKEN, token)
         return str(token)
 
@@ -129,7 +130,7 @@ class RunnerHome:
                 hint=f"Start it with --role {me['role']}, or choose another name: an agent keeps its role.",
             )
 
-    async def _enrolled(self, settings: RunnerSettings, key: str) -> dict[str, Any]:
+    async def _enrolled(self, settings: RunnerSettings, key: str, name: str) -> dict[str, Any]:
         agent = {
             "name": settings.name,
             "role": settings.role,
@@ -145,6 +146,8 @@ class RunnerHome:
                     hint=f"Choose another name, or set SWARM_TOKEN to its token (`swarm agents rotate {settings.name}` "
                     "makes a new one).",
                 ) from error
+            if error.code == "unauthorized":
+                raise ConfigurationError(f"{name} is not a token of the coordinator at {settings.url}.") from error
             raise
 
     @contextlib.contextmanager

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, Final
 
 import structlog
 
+from swarm.clock import span
 from swarm.domain.answers.text import withheld_by
 from swarm.domain.errors import SwarmError
 from swarm.domain.text.secrets import without_secrets
@@ -305,10 +305,8 @@ class Run:
     async def _wait(self) -> None:
         """Gives the work back until the first limit ends, which counts as no attempt, and says so."""
         self.has_lease, seconds = False, self._context.accounts.left_seconds
-        then = datetime.fromtimestamp(time.time() + seconds).astimezone()
-        day = "" if seconds < _DAY_SECONDS / 2 else f" on {then.day} {then:%B}"
         words = f"The account of {self._settings.name} has reached its limit."
-        self._output.note(f"{words} The work waits, and goes on by itself{day} at {then:%H:%M} ({then:%Z}).")
+        self._output.note(f"{words} The work waits, and goes on by itself in about {span(max(seconds, 60))}.")
         await self._output.flush(is_last=True)
         await self._output.end_reports()
         with suppress(Refused):  # it has ended already

@@ -243,6 +243,6 @@ async def test_an_on_call_agent_that_polls_and_a_pager_that_refuses(scene: Scene
     await scene.stage.restart_coordinator()  # between the question and its answer
     await rota.uses("task-complete", trigger["lease"]["token"], task_id=trigger["task"]["id"], result=CAROL)
     assert (await scene.until_posted(ts, "is on call")).startswith(f"<@{CAROL}> is on call for payments")
-    failed = await scene.until_posted(ts, "could not be told")
-    assert failed == "PagerDuty could not be told: it answered with HTTP 400."
+    failed = await scene.until_posted(ts, "could not tell")
+    assert failed == "I could not tell PagerDuty: it answered with HTTP 400."
     assert (await scene.explained(ts))["by"] == "U000ALICE"

@@ -31,7 +31,7 @@ ASKED = [
     Asked(name="m0", channel=CHANNEL, ts=ROOT, thread_ts=ROOT),
     Asked(name="m1", channel=CHANNEL, ts=FOLLOW_UP, thread_ts=ROOT),
 ]
-FAILED = "This message could not be answered: tried 5 times."
+FAILED = "I could not answer this (last error: tried 5 times)."
 
 Calls = list[dict[str, Any]]
 

@@ -116,7 +116,7 @@ async def test_a_person_fills_in_a_form_and_approves_a_call_with_other_arguments
         await expect(thread).to_contain_text("So it is “code”.")
 
         await _opened(page, "swarm#assistant write down: buy milk")
-        card = thread.locator("article", has_text="assistant wants to use file-write")
+        card = thread.locator("article", has_text="assistant wants to write")
         await expect(card).to_contain_text("buy milk")
         if path := os.environ.get("SWARM_TEST_CARD_SCREENSHOT"):
             await page.screenshot(path=path)

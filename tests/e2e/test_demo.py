@@ -165,7 +165,7 @@ async def test_the_writers_question_is_a_form_with_every_type_of_field(twin: Twi
 @pytest.mark.req("OPS-01", "HITL-03", "HITL-04", "TOOL-03")
 async def test_the_assistant_asks_before_it_writes_and_bob_may_not_decide(twin: TwinClient) -> None:
     ts = await twin.say("swarm#assistant write down: buy milk")
-    under = await _card(twin, ts, "wants to use `file-write`")
+    under = await _card(twin, ts, "wants to write ")
     pressed = {"channel": "general", "ts": under, "action_id": "request_decide:approve"}
     since = await twin.now()
     await twin.ask("POST", "actions", json=pressed | {"user": "bob"})
@@ -228,7 +228,7 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
         seen = await twin.until(ts, lambda seen: seen.is_answered() and "Branch" in str(seen.answers))
         assert seen.answers[0] == "I have delegated this to **coder**."
         fixed = next(answer for answer in seen.answers if "**Fixed.** All 2 tests pass." in answer)
-        card_at = next(at for at, answer in enumerate(seen.answers) if "May I use edit?" in answer)
+        card_at = next(at for at, answer in enumerate(seen.answers) if "wants to edit prices.py" in answer)
         assert card_at < seen.answers.index(fixed)  # what comes after the decision is read below it
         branch = _branch(fixed)
         assert f"Branch `{branch}`: 1 file changed, 1 insertion(+), 1 deletion(-)." in fixed

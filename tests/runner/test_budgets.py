@@ -120,7 +120,7 @@ async def test_a_rejected_budget_ends_work_on_a_message_that_is_not_streamed(off
     assert (await agent.post("/leases/renew", {"tokens": [token]}))["lost"] == [token]
     refused = await agent.tool("slack-reply", token, inbox_message_id=about, message="And more.")
     assert "This inbox message was stopped because the budget of this run is used up" in str(refused.content)
-    await office.says(ts, "The work was stopped because the budget of this run is used up", "did not approve more")
+    await office.says(ts, "I stopped the work because the budget of this run is used up", "did not approve more")
 
     async def marks() -> set[str]:
         return {reaction["name"] for reaction in (await office.twin.messages(thread_ts=ts))[0]["reactions"]}
@@ -297,6 +297,6 @@ async def test_a_budget_that_a_lead_uses_up_on_a_result_is_decided_and_the_resul
     await complete(worker, "Twelve, says the result.")
     await card(lead, ts, "14 of 10 tokens", decision)
     seen = await office.says(ts, words, within_seconds=60)
-    assert any("The work was stopped because the budget" in text for text in seen) is (decision == "reject")
+    assert any("I stopped the work because the budget" in text for text in seen) is (decision == "reject")
     await lead.idle()
     assert len(door.turns) == 2 + (decision == "approve")

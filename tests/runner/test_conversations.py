@@ -23,7 +23,9 @@ from tests.support.waiting import wait_until
 
 
 def bash(number: int) -> PermissionAsked:
-    return PermissionAsked(id=f"ask-{number}", tool="Bash", title=f"Run command {number}", arguments={"n": number})
+    return PermissionAsked(
+        id=f"ask-{number}", tool="Bash", title=f"Run command {number}", arguments={"command": f"rm {number}"}
+    )
 
 
 async def asks_two(session: ScriptedSession, prompt: str) -> AsyncIterator[CliEvent]:
@@ -53,7 +55,7 @@ async def decide(office: Office, decision: str, **more: object) -> None:
 async def test_two_permissions_at_once_are_asked_in_the_thread_and_go_back(office: Office) -> None:
     await office.start("claude", ScriptedDoor(asks_two))
     ts, task_id = await office.delegate()
-    await office.says(ts, "Run command 1", "Run command 2", "wants to use")
+    await office.says(ts, "Run command 1", "Run command 2", "wants to run")
     await decide(office, "approve")
     await decide(office, "approve")
     task = await office.ended(task_id, "completed")
@@ -237,15 +239,15 @@ async def test_people_read_what_was_said_before_they_are_asked_and_the_log_says_
     shown = [str(call["args"]) for call in await office.twin.calls(since=since, ok=True)]
     text, card = (
         next(place for place, args in enumerate(shown) if words in args)
-        for words in ("`this", "wants to use")  # the text may have come in two parts
+        for words in ("`this", "wants to run")  # the text may have come in two parts
     )
     assert text < card
     await office.ended(task_id, "dead")
     operator = office.stage.visitor(office.http)
     (run,) = (await operator.get(f"/tasks/{task_id}/runs"))["runs"]
     log = (await operator.get(f"/runs/{run['id']}/log"))["text"]
-    assert "[asked] May I use Bash? Run command 1\n" in log
-    assert "[rejected] May I use Bash? Run command 1 (by " in log
+    assert "[asked] May I run `rm 1`? Run command 1\n" in log
+    assert "[rejected] May I run `rm 1`? Run command 1 (by " in log
 
 
 @pytest.mark.req("RUN-05")

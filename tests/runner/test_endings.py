@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from swarm.domain.errors import ConfigurationError
+from swarm.runner.coordinator import Refused
 from swarm.runner.endings import (
     NOT_REPORTED,
     NOTHING,
@@ -306,6 +307,20 @@ async def test_a_kept_token_that_others_can_read_is_refused(tmp_path: Path) -> N
         with pytest.raises(ConfigurationError, match="can be read by other users") as raised:
             await RunnerHome(tmp_path).token(settings, Keys())
         assert f"chmod 600 {kept}" in str(raised.value.hint)
+
+
+@pytest.mark.req("RUN-01")
+async def test_a_token_with_which_a_runner_cannot_register_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def register(*_: object) -> None:
+        raise Refused("unauthorized", "This bearer token is not known, or was revoked.")
+
+    monkeypatch.setattr("swarm.runner.home.register", register)
+    settings = RunnerSettings(name="wim", provider="claude", home=tmp_path, url="http://127.0.0.1:9")
+    for keys, name in ((Keys(operator_token="x"), "OPERATOR_TOKEN"), (Keys(enrolment_key="x"), "ENROLMENT_KEY")):
+        with pytest.raises(ConfigurationError, match=f"^SWARM_{name} is not a token of the coordinator at http"):
+            await RunnerHome(tmp_path).token(settings, keys)
 
 
 @pytest.mark.req("RUN-03")

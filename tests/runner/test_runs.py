@@ -251,7 +251,7 @@ async def test_when_every_limit_is_reached_the_work_waits_for_the_first_that_end
     first, second = ScriptedDoor(limited(3600)), ScriptedDoor(limited(4))
     await office.start("claude", first, {"codex": second})
     ts, task_id = await office.delegate()
-    await office.says(ts, "codex-acp goes on with the work.", "The work waits, and goes on by itself at")
+    await office.says(ts, "codex-acp goes on with the work.", "The work waits, and goes on by itself in about ")
     await office.ended(task_id, "completed")
     assert (len(first.opened), len(second.opened)) == (1, 2)
 

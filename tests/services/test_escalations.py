@@ -232,15 +232,13 @@ async def test_a_dead_letter_escalates_if_the_settings_say_so(world: World, want
     await world.send()
     assert (await world.inbox_message(message)).status == "dead"
     called = [post for post in world.slack.posts if post.startswith("<@U3>")]
-    assert called == (
-        ["<@U3> <!subteam^S0PS>: a message here could not be answered, so a human is needed."] if wanted else []
-    )
+    assert called == (["<@U3> <!subteam^S0PS>: I could not answer a message here, and need a human."] if wanted else [])
     if wanted:
         (body,) = await webhook_bodies(world)
-        assert body["payload"]["summary"].startswith("A message in C1 could not be answered: it cannot be read")
+        assert body["payload"]["summary"].startswith("The swarm could not answer a message in C1: it cannot be read")
         said = await world.buttons.press(press(message))
         assert isinstance(said, str)
-        assert said.startswith("the coordinator already asked for help here")
+        assert said.startswith("I already asked for help here")
 
 
 async def test_a_task_that_is_set_aside_escalates_its_thread(world: World) -> None:
@@ -311,7 +309,7 @@ async def test_the_thread_hears_that_the_service_could_not_be_told_for_an_hour(w
             world.clock.advance(900)
         assert len(service.calls) == 5
     await world.send()
-    assert world.slack.posts[1:] == ["PagerDuty could not be told: it answered with HTTP 503, for 1 hour."]
+    assert world.slack.posts[1:] == ["I could not tell PagerDuty: it answered with HTTP 503, for 1 hour."]
     found = await world.services.explanations.explain(f"C1:{message.ts}")
     assert found["escalation"] is not None
     assert "service: failed, 5 calls it answered with HTTP 503, for 1 hour" in found["escalation"]["effects"]

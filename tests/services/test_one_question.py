@@ -185,7 +185,7 @@ async def test_a_bystanders_word_waits_and_gives_nobody_the_question(reach: Reac
     async with asked(world, ada, reach=reach) as (show, root, request):
         word = await world.says("interesting", thread=root, by=BOB)
         assert (await told(world, BOB))[0].startswith(
-            "✋ ada reads your message once “ada wants to use `git_push`” is decided."
+            "✋ ada reads your message once “ada wants to use the tool `git_push`” is decided."
         )
         with pytest.raises(Forbidden):
             await asking.decide(request, by=ALICE)
@@ -210,7 +210,7 @@ async def test_the_author_of_a_waiting_message_is_told_once_per_question_and_exp
         assert {row["person"]: bool(row["drops_request_id"]) for row in rows} == {BOB: False, ALICE: True}
         for message in (*words, own):
             explained = await world.services.explanations.explain(f"{message.channel}:{message.ts}")
-            assert explained["entries"][0]["waits_for"] == "the decision on “ada wants to use `git_push`”"
+            assert explained["entries"][0]["waits_for"] == "the decision on “ada wants to use the tool `git_push`”"
 
 
 @pytest.mark.req("HITL-09")

@@ -13,6 +13,7 @@ from swarm import clock
 from swarm.app import process, settings_mapping
 from swarm.cli.operator_commands import coordinator_settings
 from swarm.config import Settings, differences, load, load_part, secrets
+from swarm.config.reading import where_set
 from swarm.domain.answers.agents import (
     ClientCredentials,
     Dialect,
@@ -543,6 +544,25 @@ def test_a_variable_that_stands_twice_in_one_file_is_refused_with_both_lines(rea
     with pytest.raises(ConfigurationError) as raised:
         read()
     assert raised.value.message == f"{tmp_path / '.env'}: line 5: PORT stands twice, first in line 3"
+
+
+@pytest.mark.req("OPS-11")
+def test_where_a_key_is_set_is_named_in_the_order_in_which_places_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "ada"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    key = ("providers", "openai", "api_key")
+    assert where_set(*key) == "providers.openai.api_key (swarm.yaml)"
+    own = tmp_path / "ada" / ".swarm" / ".env"
+    own.parent.mkdir(parents=True)
+    own.write_text("OPENAI_API_KEY=sk-1\n")
+    assert where_set(*key) == f"OPENAI_API_KEY ({own}, line 1)"
+    (tmp_path / ".env").write_text("# keys\nOTHER=1\nexport OPENAI_API_KEY=sk-2\n")
+    assert where_set(*key) == "OPENAI_API_KEY (.env, line 3)"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-3")
+    assert where_set(*key) == "OPENAI_API_KEY (the environment)"
 
 
 @pytest.mark.req("OPS-11")

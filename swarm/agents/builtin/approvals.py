@@ -36,6 +36,7 @@ from swarm.domain.model.requests import (
     tool_digest,
 )
 from swarm.domain.model.sessions import CallMemory, MessageRole, SessionMessage, WaitingTurn, plain
+from swarm.domain.requests.shown import may_i
 from swarm.processes.background import checked_in_turn
 
 DECISIONS: Final = (
@@ -107,11 +108,12 @@ def ask(run: BuiltinRun, tool: Tool, arguments: Mapping[str, Any], call_id: str)
 def question_of(call: SessionMessage, tool: Tool | None = None) -> Asked:
     """Returns the question about a waiting call."""
     arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+    wanted = ToolRequest(name=call.tool, arguments=call.arguments, schema=tool.parameters if tool else {})
     return Asked(
         id=call.call_id,
-        prompt=f"May I use {call.tool}?",
+        prompt=may_i(wanted),
         reason=TOOL_CALL_REASON,
-        tool=ToolRequest(name=call.tool, arguments=call.arguments, schema=tool.parameters if tool else {}),
+        tool=wanted,
         decisions=DECISIONS,
         raw={TOOL_CALL: {"id": call.call_id, "name": call.tool, "arguments": arguments}},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -90,6 +91,8 @@ def _hint(spec: ModelSpec, trouble: ModelTrouble) -> str:
                 "Check the AWS credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID or the machine's role), and that they may "
                 f"use the model {spec.name} in {ADDRESS_VARIABLES[spec.provider]}."
             )
+        case "authentication" if spec.key_from:
+            return "Put a valid key there."
         case "authentication":
             variable = KEY_VARIABLES.get(spec.provider)
             key = f"providers.{spec.provider}.api_key"
@@ -116,6 +119,8 @@ async def _checked(models: Models, limits: RunLimits, within_seconds: float) -> 
             )
     except Exception as error:  # noqa: BLE001 - whatever it is, it is put into words, and the caller decides
         trouble = trouble_of(error, models.specs)
+        if trouble.code == "authentication" and spec.key_from:
+            trouble = replace(trouble, message=f"The model {spec.label} refuses the key from {spec.key_from}.")
         if trouble.code == "internal":
             _log.error("A model could not be asked.", action="model_check", model=spec.label, exc_info=error)
         return trouble

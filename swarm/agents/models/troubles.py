@@ -69,7 +69,7 @@ class ModelTrouble:
 
 
 TROUBLES: Final[Mapping[str, str]] = {
-    "authentication": f"does not accept our credentials{_OPERATOR}",
+    "authentication": f"refuses our key{_OPERATOR}",
     "credentials": f"needs AWS credentials, and none were found{_OPERATOR}",
     "region": f"cannot be reached: the configured region does not offer it{_OPERATOR}",
     "not_found": f"is unknown at its address, or not available to us{_OPERATOR}",

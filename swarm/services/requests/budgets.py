@@ -205,7 +205,7 @@ def _stop(tx: Transaction, request: HumanRequest, operating_policy: OperatingPol
     elif request.thread_id and _stop_answer(tx, request, request.thread_id, why, operating_policy):
         mentioned = frozenset({person} if person else ())
         thread = threads.locked(tx, request.thread_id)
-        text = f"The work was stopped {why}."
+        text = f"I stopped the work {why}."
         post_message(tx, thread, text, agent_id=request.agent_id, mentionable=mentioned)
 
 

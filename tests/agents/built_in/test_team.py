@@ -282,7 +282,7 @@ async def test_a_worker_whose_model_fails_fails_its_task_and_the_lead_is_told(wo
         await here.is_over(root, 3)
         (task,) = await here.tasks()
         assert task["status"] == TaskStatus.DEAD
-        assert "does not accept our credentials" in task["error"]
+        assert "refuses our key" in task["error"]
         assert "dead" in here.models.requests["lead"][-1].last_text
         assert any(text.startswith("Ada could not.") for text in await here.posts())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -103,6 +104,16 @@ async def test_as_long_as_one_model_works_the_others_are_only_warned_of() -> Non
         (warning,) = await warnings_of(first.spec(), second.spec())
     assert (warning["model"], warning["code"]) == (first.spec().label, "authentication")
     assert "OPENAI_API_KEY" in warning["hint"]
+
+
+async def test_a_key_that_is_refused_is_named_with_its_place() -> None:
+    async with openai_server([Fails(401)]) as server:
+        spec = replace(server.spec(), key_from="OPENAI_API_KEY (.env, line 3)")
+        with pytest.raises(
+            ConfigurationError, match=r"refuses the key from OPENAI_API_KEY \(\.env, line 3\)\."
+        ) as raised:
+            await check([spec])
+    assert raised.value.hint == "Put a valid key there."
 
 
 async def test_if_none_works_what_will_not_get_better_stops_the_start() -> None:

@@ -174,7 +174,7 @@ async def test_if_none_answers_each_is_told_of() -> None:
         heard = await ask(asked)
     assert heard.trouble is not None
     assert heard.trouble.message == (
-        "The model anthropic:claude-sonnet-5 does not accept our credentials; the operator has to fix this. "
+        "The model anthropic:claude-sonnet-5 refuses our key; the operator has to fix this. "
         "The model openai:gpt-5-mini is unknown at its address, or not available to us; the operator has to fix this."
     )
     assert heard.trouble.is_lasting
@@ -259,5 +259,5 @@ async def test_two_models_of_one_name_are_told_apart() -> None:
         async with models(*specs) as asked:
             heard = await ask(asked)
     assert heard.trouble is not None
-    assert "openai:gpt-oss does not accept our credentials" in heard.trouble.message
+    assert "openai:gpt-oss refuses our key" in heard.trouble.message
     assert "ollama:gpt-oss is unknown" in heard.trouble.message

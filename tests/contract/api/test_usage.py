@@ -288,7 +288,7 @@ async def test_a_rejected_budget_stops_the_answer_and_the_thread_is_told_which(d
     assert "This stream was stopped" in str(refused.content)
     texts = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries ORDER BY id")]
     why = "because the budget of this run is used up: 12 of 10 tokens, and the operator did not approve more."
-    assert [text for text in texts if "stopped" in text] == [f"The work was stopped {why}"]
+    assert [text for text in texts if "stopped" in text] == [f"I stopped the work {why}"]
 
 
 @pytest.mark.req("LOOP-13")
@@ -335,7 +335,7 @@ async def test_a_rejected_budget_ends_the_lease_of_work_on_a_message(doors: Door
     assert message["status"] == ("responded" if begins == "with an answer" else "dismissed")
     said = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries WHERE kind = 'post'")]
     why = "because the budget of this run is used up: 12 of 10 tokens, and the operator did not approve more."
-    assert sum(text == f"The work was stopped {why}" for text in said) == 1
+    assert sum(text == f"I stopped the work {why}" for text in said) == 1
     assert not any("And more." in text for text in said)
     await doors.world.send()
     marks = {emoji for _, emoji in doors.world.slack.reactions}
@@ -397,6 +397,17 @@ async def test_the_operators_command_says_what_is_wrong_with_a_value(doors: Door
     ):
         await asyncio.to_thread(client.call, "GET", "/usage", params={"days": 1000})
     assert refused.value.hint == "days: Input should be less than or equal to 90."
+
+
+async def test_a_wrong_token_is_named_with_its_place(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWARM_OPERATOR_TOKEN", "w" * 40 + "rong")
+    with (
+        CoordinatorClient(f"http://127.0.0.1:{doors.address[1]}", "wrong") as client,
+        pytest.raises(
+            CoordinatorRefused, match=r"^SWARM_OPERATOR_TOKEN \(the environment\) is not a token of the coord"
+        ),
+    ):
+        await asyncio.to_thread(client.call, "GET", "/usage")
 
 
 @pytest.mark.req("SEC-10")

@@ -165,7 +165,7 @@ async def test_a_word_decides_for_who_may_and_for_nobody_else(
     await routed("bob")
     assert await table.status(request) is RequestStatus.OPEN
     assert await table.told("bob") == [
-        "✋ “lead wants to use `git_push`” still waits: only <@U000ALICE> can decide it. "
+        "✋ “lead wants to use the tool `git_push`” still waits: only <@U000ALICE> can decide it. "
         "I passed your message on as a new one."
     ]
     await routed("alice")
