@@ -122,8 +122,8 @@ _WITHOUT_ANSWERER: Final = {
 }
 _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
     "sessions": [_Trace(where=sessions.c.id.like(_session), by="of_sessions", change=delete(sessions))],
-    "profiles": [_Trace(where=people.c.user_id == _person, by="person", change=delete(people))],
-    "ratings": [_Trace(where=feedback.c.user_id == _person, by="person", change=delete(feedback))],
+    "standings": [_Trace(where=people.c.user_id == _person, by="person", change=delete(people))],
+    "opinions": [_Trace(where=feedback.c.user_id == _person, by="person", change=delete(feedback))],
     "remarks": [_Trace(where=remarks.c.user_id == _person, by="person", change=delete(remarks))],
     "early messages": [
         _Trace(where=func.replace(_early, _in_json, "") != _early, by="in_json", change=delete(early_messages))
@@ -150,7 +150,7 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
         for column in (escalations.c.person, escalations.c.on_call_person)
     ],
     "webhooks": [_Trace(where=webhooks.c.person == _person, by="person", change=delete(webhooks))],
-    "private posts": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
+    "posts for them": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
 }
 _COUNTS: Final = {kind: [(trace.count, trace.by) for trace in traces] for kind, traces in _TRACES.items()}
 _CHANGES: Final = {

@@ -69,7 +69,7 @@ async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     assert await places_of(world.database, WORD, ANN), "a dry run changes nothing"
     done = await world.services.people.forget(ANN)
     assert done.removed.keys() >= {
-        "messages", "quotes", "cancelled tasks", "sessions", "ratings", "runs", "mentions", "early messages",
+        "messages", "copies", "cancelled tasks", "sessions", "opinions", "runs", "mentions", "early messages",
     }, done  # fmt: skip
     assert await places_of(world.database, WORD, ANN) == {}
     assert files_with(database_url, WORD, ANN) == []

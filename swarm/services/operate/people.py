@@ -91,7 +91,7 @@ class PersonalData:
         done = await self._database.write(forgotten.forget, person)
         self._forget_name(person)
         await self._database.scrub(rewrite=True)
-        removed = _some({"messages": messages, "quotes": copies, "cancelled tasks": cancelled, **done})
+        removed = _some({"messages": messages, "copies": copies, "cancelled tasks": cancelled, **done})
         _log.info(
             "A person was forgotten.", action="forget", **{key.replace(" ", "_"): n for key, n in removed.items()}
         )

@@ -99,7 +99,7 @@ async def test_a_person_is_forgotten_by_the_operator_alone(doors: Doors, lea: Vi
     before = await doors.everything()
     assert (await lea.ask("POST", "/people/UANN0042/forget", json={})).status_code == 403
     counted = await doors.operator.post("/people/UANN0042/forget", {"dry_run": True})
-    assert counted == {"person": "UANN0042", "dry_run": True, "removed": {"messages": 1, "profiles": 1}}
+    assert counted == {"person": "UANN0042", "dry_run": True, "removed": {"messages": 1, "standings": 1}}
     assert await doors.everything() == before
     assert (await doors.operator.post("/people/UANN0042/forget", {}))["removed"]["messages"] == 1
     assert await places_of(doors.world.database, "zebra-4711", "UANN0042") == {}
