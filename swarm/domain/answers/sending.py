@@ -37,9 +37,11 @@ from swarm.domain.answers.state import (
     Live,
     PageMode,
     before_break,
+    begins_refused_table,
     fill,
     is_visible,
     join,
+    leave,
     seal,
     text_of,
     with_changed_cards,
@@ -90,8 +92,8 @@ def _close_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
         return _close(live, with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen)), now)
     if live.outcome is None and not _has_break(live):  # the stream is old, or others read along
         closed, reopen = seal(page)
-        filled = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
-        return _close(live, with_changed_cards(filled), now)
+        as_it_is = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
+        return _close(live, leave(page, live.queue) or with_changed_cards(as_it_is), now)
     return _close(live, fill(page, live.queue, now), now)
 
 
@@ -282,8 +284,8 @@ def _begin(live: Live, now: float) -> Step:
         return _pass(live, now)
     if not is_visible(live.queue):
         return _finish(live, now) if live.outcome else (live, ())
-    if live.mode is PageMode.POST:
-        return _use(live, Slot.POST, now, _post)
+    if live.mode is PageMode.POST or begins_refused_table(live):
+        return _use(replace(live, mode=PageMode.POST), Slot.POST, now, _post)
     if live.outcome and now >= live.over_at + _open_patience(live) and Slot.OPEN not in live.granted:
         return end_display(live)
     return _use(live, Slot.OPEN, now, _open_stream)
@@ -331,7 +333,7 @@ def _rewrite(live: Live, page: AnswerPage, now: float) -> Step:
 
 def _must_close(live: Live, page: AnswerPage, now: float) -> bool:
     is_over = live.outcome is not None or page.is_full or page.is_doubted or page.is_old(now) or _has_break(live)
-    return is_over or live.mode is PageMode.POST  # the answer goes on for everybody
+    return is_over or (live.mode is PageMode.POST and leave(page, live.queue) is not None)  # it goes on for everybody
 
 
 def _is_due(live: Live, page: AnswerPage, now: float) -> bool:

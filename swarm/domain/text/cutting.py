@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from swarm.domain.text.tables import Table, tables_in
+from swarm.domain.text.tables import MAX_ROWS, Table, opened_row, tables_in
 
 _FENCE_LINE = re.compile(r"^(?P<fence>[ \t]*(?P<run>`{3,}|~{3,}))(?P<rest>[^\n]*)$", re.MULTILINE)
 # Bounded, so that unpaired backticks in a very long line cost only linear time.
@@ -103,7 +103,22 @@ _AFTER_PARAGRAPH = re.compile(r"\S[^\S\n]*\n[^\S\n]*\n\s*\Z")
 _LINE = re.compile(r"(?<=\S)[^\S\n]*\n")
 _WORD = re.compile(r"(?<=\S)\s+")
 _BLANK = re.compile(r"\s*")
-_ATOM = re.compile(r"&(?:amp|lt|gt);|<[^<>\n]+>")
+_ATOM = re.compile(
+    r"&(?:amp|lt|gt);|<[^<>\n]+>|\[[^\[\]\n]{1,400}\]\([^()\n]{1,1200}(?:\([^()\n]{0,100}\)[^()\n]{0,100}){0,3}\)"
+)
+# Emphasis; at the end of the text also without its end, which may still come.
+_PHRASE = re.compile(
+    rf"(?P<code>{INLINE_CODE.pattern})"
+    r"|(?<![\\*])(?P<stars>\*{1,3})(?![\s*])[^\n]{1,600}?(?:(?<![\s*])(?P=stars)(?!\*)|\Z)"
+    r"|(?<![\\~])(?P<tildes>~{1,2})(?![\s~])[^\n]{1,600}?(?:(?<![\s~])(?P=tildes)(?!~)|\Z)"
+    r"|(?<![\\\w])(?P<bars>_{1,3})(?![\s_])[^\n]{1,600}?(?:(?<![\s_])(?P=bars)(?!\w)|\Z)"
+)
+_PLACE = re.compile(r"(?<=\S)[^\S\n]+(?=\S|\Z)|\n|(?<=[、。，！？；：])")  # where a growing message may end
+_MARKED_LINE = re.compile(
+    r"[ \t]*(?:[>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]*\|)"
+)  # an item, quotation, heading or row
+_QUOTED = re.compile(r" {0,3}>[ >]*")
+_MAY_BE_TABLE = re.compile(r"^[^\n|]*\|[^\n]*(?:\n[ \t>|:-]*)?\Z", re.MULTILINE)
 _LONGEST_CLUSTER = 32  # how far to look back for the start of one visible character
 
 
@@ -157,15 +172,33 @@ class _Cut:
     opened: str  # reopens that block in the next message, or empty
 
 
-def cut_growing(text: str, sent: int, wanted: int, limit: int) -> _Cut | None:
+def cut_growing(text: str, sent: int, wanted: int, limit: int, *, is_stream: bool = False) -> _Cut | None:
     """Returns the cut for a message whose first ``sent`` characters are already shown; None if all of the text fits.
 
     A text that fits is cut at its first break between paragraphs after ``wanted`` characters, outside code. A longer
-    text is cut at or before ``limit``, at the best place after the shown characters, by the rules of ``cut``.
+    text is cut at or before ``limit``, at the best place after the shown characters, by the rules of ``cut``; before
+    some of them if otherwise emphasis, a link or the like would be divided. A stream is also cut before a table that
+    Slack would not take there, and after the rows that it takes.
     """
     cutter = _Cutter(text, max(limit, MIN_LIMIT))
+    if is_stream and (stop := cutter.end_for_table(sent)) and stop.end <= limit:
+        return stop
     end = cutter.first_paragraph(max(sent, wanted), limit) if len(text) <= limit else cutter.best_end(sent, limit)
     return None if end is None else cutter.cut_at(end)
+
+
+def whole_end(text: str, sent: int) -> int | None:
+    """Returns where a message may end whose text goes on in another one; None if nowhere.
+
+    The end divides no word, emphasis, link, line of code, row, item or quotation. It is the first such place after the
+    ``sent`` characters that are shown, or else the last one before.
+    """
+    if not text[:sent].strip():
+        return sent
+    cutter, shown = _Cutter(text, max(len(text), MIN_LIMIT)), len(text) - len(text.lstrip())
+    places = [found.end() for found in _PLACE.finditer(text, shown) if cutter.is_whole(found.end())]
+    at = bisect_left(places, sent)
+    return places[at] if at < len(places) else next(reversed(places), None)
 
 
 class _Spans:
@@ -188,22 +221,23 @@ class _Cutter:
     def __init__(self, text: str, limit: int) -> None:
         self._text = text
         self._limit = limit
-        blocks = sorted([*code_blocks(text), *map(_as_block, tables(text))], key=lambda block: block.begin)
+        self._tables = tables(text)
+        blocks = sorted([*code_blocks(text), *map(_as_block, self._tables)], key=lambda block: block.begin)
         self._blocks = [block for block in blocks if len(block.opening) <= limit // 4]
         self._begins = [block.begin for block in self._blocks]
         self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
         self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
+        self._phrases = _Spans(found.span() for found in _PHRASE.finditer(text) if not found["code"])
 
     def parts(self) -> Iterator[_MessagePart]:
         end = 0
-        going_on: _CodeBlock | None = None
         while end < len(self._text):
             start = self._resume(end)
-            opened = f"{going_on.opening}\n" if going_on else ""
+            opened = self._opening(end, start)
             gap = self._text[end:start]
             end = self._end(start, start + self._limit - len(opened))
-            going_on = self._block_at(end) if end < len(self._text) else None
-            yield _MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
+            closed = _closing(self._block_at(end)) if end < len(self._text) else ""
+            yield _MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=closed)
 
     def first_paragraph(self, earliest: int, furthest: int) -> int | None:
         """Returns the first break between paragraphs outside code that is followed by text."""
@@ -221,20 +255,37 @@ class _Cutter:
         return is_break and self._block_at(end) is None and self._visible(end) < len(self._text)
 
     def best_end(self, sent: int, furthest: int) -> int:
-        """Returns the best end between the shown text and the furthest position."""
-        if furthest <= sent:
-            return sent
-        return max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
+        """Returns the best end between the shown text and the furthest position, or before if that divides less."""
+        end = sent if furthest <= sent else max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
+        if self._shielded(end) == end:
+            return end
+        before = [found.start() for found in _WORD.finditer(self._text, furthest // 4, self._shielded(end))]
+        return next((place for place in reversed(before) if self._is_good(place, furthest)), end)
+
+    def end_for_table(self, sent: int) -> _Cut | None:
+        """Returns the cut before or in the first table that does not fit into a stream; None if all do."""
+        for number, table in enumerate(self._tables):
+            is_refused = table.is_refused or number > 0
+            if is_refused and not self._text[: table.begin].strip():  # the header is all that is shown
+                return _Cut(end=sent, resume=table.begin, closed="", opened="")
+            if is_refused or len(table.rows) >= MAX_ROWS:
+                return self.cut_at((table.begin if is_refused else table.row_begin(MAX_ROWS - 1)) - 1)
+        return None
+
+    def is_whole(self, end: int) -> bool:
+        """Whether the text may end here although it goes on, perhaps in ways that are not known yet."""
+        begin = self._text.rfind("\n", 0, end) + 1
+        block = self._block_at(end) or self._block_at(end - 2)  # also one that has just ended
+        if block is not None:
+            return end == begin and end > block.inside and block.inside < block.close
+        if begin == end:
+            return _MAY_BE_TABLE.search(self._text, 0, end) is None
+        return self._shielded(end) == end and not _MARKED_LINE.match(self._text, begin)
 
     def cut_at(self, end: int) -> _Cut:
         """Returns the cut at a position, with code blocks closed and reopened."""
-        block = self._block_at(end)
-        return _Cut(
-            end=end,
-            resume=max(self._resume(end), end) if end < len(self._text) else end,
-            closed=_closing(block),
-            opened=f"{block.opening}\n" if block else "",
-        )
+        resume = max(self._resume(end), end) if end < len(self._text) else end
+        return _Cut(end=end, resume=resume, closed=_closing(self._block_at(end)), opened=self._opening(end, resume))
 
     def _end(self, start: int, furthest: int) -> int:
         """Returns the end of the part that begins at ``start``; ``furthest`` is the last possible position."""
@@ -280,15 +331,16 @@ class _Cutter:
 
     def _step_back(self, end: int, floor: int) -> int:
         """Moves before each protected range in turn while some text remains before the cut."""
-        steps: tuple[Callable[[int], int], ...] = (self._codes.leave, self._atoms.leave, self._cluster_start)
+        spans = (self._phrases, self._codes, self._atoms)
+        steps: tuple[Callable[[int], int], ...] = (*(span.leave for span in spans), self._cluster_start)
         for step in steps:
             before = step(end)
             end = before if before > floor else end
         return end
 
     def _shielded(self, end: int) -> int:
-        """Returns the position before the inline code, escape or ``<…>`` that a cut here would divide."""
-        return min(self._codes.leave(end), self._atoms.leave(end))
+        """Returns the position before the emphasis, inline code, escape or link that a cut here would divide."""
+        return min(span.leave(end) for span in (self._phrases, self._codes, self._atoms))
 
     def _cluster_start(self, end: int) -> int:
         """Returns the position before the visible character around ``end`` that does not start a new fence."""
@@ -312,6 +364,16 @@ class _Cutter:
         """Returns the position of the next non-blank character."""
         blank = _BLANK.match(self._text, position)
         return blank.end() if blank else position
+
+    def _opening(self, end: int, resume: int) -> str:
+        """Returns what begins the text from ``resume`` in another message: a code block, or the header of a table with
+        empty cells up to the one that goes on, or the marks of a quotation."""
+        block, begin = self._block_at(end), self._text.rfind("\n", 0, end) + 1
+        is_in_line = end > 0 and "\n" not in self._text[end:resume]
+        if block is None or not is_in_line or block.fence:
+            quote = _QUOTED.match(self._text, begin) if block is None and is_in_line else None
+            return f"{block.opening}\n" if block else quote.group() if quote else ""
+        return f"{block.opening}\n{opened_row(self._text[begin:resume])}"
 
     def _block_at(self, position: int) -> _CodeBlock | None:
         """Returns the code block that a cut here would divide."""

@@ -39,8 +39,12 @@ class Table:
     head: str  # the header and the line below it
     rows: list[str]
 
+    def row_begin(self, number: int) -> int:
+        """Returns where a row begins; the first one after the header is number 0."""
+        return self.inside + sum(len(row) + 1 for row in self.rows[:number])
+
     @property
-    def _is_refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether Slack would refuse the table, or its header is too long to be repeated."""
         if len(_cells(self.head.partition("\n")[0])) > MAX_COLUMNS:
             return True
@@ -74,7 +78,7 @@ def with_one_table(text: str, tables: Iterable[Table]) -> list[str]:
     parts, at, has_table = [""], 0, False
     for table in tables:
         before, at = text[at : table.begin], table.end
-        if table._is_refused or len(parts) >= _MAX_PARTS:
+        if table.is_refused or len(parts) >= _MAX_PARTS:
             parts[-1] += before + _as_code(text[table.begin : table.end])
             continue
         for start in range(0, len(table.rows) or 1, MAX_ROWS - 1):
@@ -84,6 +88,12 @@ def with_one_table(text: str, tables: Iterable[Table]) -> list[str]:
             before, has_table = "", True
     parts[-1] += text[at:]
     return [part.strip("\n") if len(parts) > 1 else part for part in parts]
+
+
+def opened_row(begun: str) -> str:
+    """Returns the beginning of a row that goes on where ``begun`` ends: empty cells in place of its cells."""
+    cells = begun.lstrip(" \t>")
+    return begun[: len(begun) - len(cells)] + "| " * len(_PIPE.split(cells.removeprefix("|")))
 
 
 def _cells(row: str) -> list[str]:
