@@ -58,7 +58,7 @@ def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Starts a message as a stream."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.STREAM, now)
-    call = OpenStream(page=filled.page.number, chunks=filled.chunks, opened=live.reopen)
+    call = OpenStream(page=filled.page.number, chunks=filled.chunks)
     return _off(live, call, filled, now), call
 
 
@@ -108,7 +108,6 @@ def _close(live: Live, filled: Filled, now: float) -> Made:
         closing=below,
         text=page.text + closed,
         is_last=is_last,
-        closed=closed,
     )
     return _off(live, call, filled, now), call
 

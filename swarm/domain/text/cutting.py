@@ -113,7 +113,8 @@ _PHRASE = re.compile(
     r"|(?<![\\~])(?P<tildes>~{1,2})(?![\s~])[^\n]{1,600}?(?:(?<![\s~])(?P=tildes)(?!~)|\Z)"
     r"|(?<![\\\w])(?P<bars>_{1,3})(?![\s_])[^\n]{1,600}?(?:(?<![\s_])(?P=bars)(?!\w)|\Z)"
 )
-_PLACE = re.compile(r"(?<=\S)[^\S\n]+(?=\S|\Z)|\n|(?<=[、。，！？；：])")  # where a growing message may end
+# Where a growing message may end: after a blank, a line or a phrase.
+_PLACE = re.compile(r"(?<=\S)[^\S\n]+(?=\S|\Z)|\n|(?<=[、。，！？；：])|(?<=[.!?…:;)\"”’])(?<!\d\.)\Z")
 _MARKED_LINE = re.compile(
     r"[ \t]*(?:[>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]*\|)"
 )  # an item, quotation, heading or row
@@ -227,7 +228,7 @@ class _Cutter:
         self._begins = [block.begin for block in self._blocks]
         self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
         self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
-        self._phrases = _Spans(found.span() for found in _PHRASE.finditer(text) if not found["code"])
+        self._phrases = _Spans(_phrases(text))
 
     def parts(self) -> Iterator[_MessagePart]:
         end = 0
@@ -381,6 +382,12 @@ class _Cutter:
         if index >= 0 and position < self._blocks[index].end:
             return self._blocks[index]
         return None
+
+
+def _phrases(text: str) -> Iterator[tuple[int, int]]:
+    for found in _PHRASE.finditer(text):
+        if mark := found["stars"] or found["tildes"] or found["bars"]:
+            yield found.start(), found.end() if found.group().endswith(mark) else len(text) + 1
 
 
 def _as_block(table: Table) -> _CodeBlock:
