@@ -258,10 +258,18 @@ class _Cutter:
     def best_end(self, sent: int, furthest: int) -> int:
         """Returns the best end between the shown text and the furthest position, or before if that divides less."""
         end = sent if furthest <= sent else max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
-        if self._shielded(end) == end:
+        if not self._divides(end):
             return end
-        before = [found.start() for found in _WORD.finditer(self._text, furthest // 4, self._shielded(end))]
-        return next((place for place in reversed(before) if self._is_good(place, furthest)), end)
+        before = [found.start() for found in _WORD.finditer(self._text, furthest // 4, end)]
+        wholes = (place for place in reversed(before) if self._is_good(place, furthest) and not self._divides(place))
+        return next(wholes, end)
+
+    def _divides(self, end: int) -> bool:
+        """Whether a cut here would divide a word, emphasis or the like, or an item, quotation or heading."""
+        around = self._text[max(end - 1, 0) : end + 1]
+        is_in_line = end > 0 and "\n" not in self._text[end : self._resume(end)]
+        is_marked = _MARKED_LINE.match(self._text, self._text.rfind("\n", 0, end) + 1) is not None
+        return self._shielded(end) < end or (around.isascii() and around.isalnum()) or (is_in_line and is_marked)
 
     def end_for_table(self, sent: int) -> _Cut | None:
         """Returns the cut before or in the first table that does not fit into a stream; None if all do."""

@@ -118,7 +118,7 @@ CODE = st.lists(WORDS | st.just("x" * 700) | st.just("| a | b |"), min_size=1, m
 BLOCKS = st.one_of(
     PARAGRAPHS,
     LINES.map("## {}".format),
-    st.builds(lambda n, rows: "\n".join([f"| a{n} | b |", "|---|---|", *rows]), st.integers(1, 9), ROWS),
+    st.builds(lambda n, rows: "\n".join([f"| a{n} | b |", "|---|---|", *rows]), st.integers(1, 10**9), ROWS),
     CODE.map(lambda lines: "\n".join(["```py", *lines, "```"])),
     st.lists(LINES, min_size=1, max_size=5).map(lambda lines: "\n".join(f"> {line}" for line in lines)),
     st.lists(LINES, min_size=1, max_size=5).map(lambda lines: "\n".join(f"- {line}\n  - nested" for line in lines)),
