@@ -6,6 +6,7 @@ between paragraphs if possible, and the answer continues in another message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -181,7 +182,7 @@ def with_changed_cards(filled: Filled) -> Filled:
 
 def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
     if page.number > 1 and not page.text:
-        text = text.lstrip("\n") or text  # blank lines separated it from the message before
+        text = _BEGINNING.sub(r"\1", text) or text  # blank lines separated it from the message before
     is_stream, sent, whole = page.mode is PageMode.STREAM, len(page.text), page.text + text
     limit = _characters(whole, page.limit)
     wanted = sent if page.is_aging(now) else _characters(whole, int(page.limit * _WANTED))
@@ -232,6 +233,9 @@ def _characters(text: str, most_bytes: int) -> int:
     data = text.encode()
     return len(text) if len(data) <= most_bytes else len(data[: max(most_bytes, 0)].decode(errors="ignore"))
 
+
+_BEGINNING = re.compile(r"\A\n*( {0,3}) *(?=(?:[-+*]|\d{1,9}[.)]) )|\A\n+()")
+"""Blank lines, and blanks that would turn an item of a list into code."""
 
 _JOINED_CHARACTERS = 4_096  # longer texts are not copied for appending
 

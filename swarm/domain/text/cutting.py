@@ -98,8 +98,9 @@ some room.
 
 # Each match starts where the last visible character before a break ends; the lookbehind keeps the search linear for
 # long runs of blanks.
-_PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*\n")
+_PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n(?:[^\S\n]*\n)+(?!\s)")
 _AFTER_PARAGRAPH = re.compile(r"\S[^\S\n]*\n[^\S\n]*\n\s*\Z")
+_OUTER_LINE = re.compile(r"(?<=\S)[^\S\n]*\n(?!\s)")  # not what belongs to an item above
 _LINE = re.compile(r"(?<=\S)[^\S\n]*\n")
 _WORD = re.compile(r"(?<=\S)\s+")
 _BLANK = re.compile(r"\s*")
@@ -109,14 +110,15 @@ _ATOM = re.compile(
 # Emphasis; at the end of the text also without its end, which may still come.
 _PHRASE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
-    r"|(?<![\\*])(?P<stars>\*{1,3})(?![\s*])[^\n]{1,600}?(?:(?<![\s*])(?P=stars)(?!\*)|\Z)"
-    r"|(?<![\\~])(?P<tildes>~{1,2})(?![\s~])[^\n]{1,600}?(?:(?<![\s~])(?P=tildes)(?!~)|\Z)"
+    r"|(?<![\\*A-Za-z0-9])(?P<stars>\*{1,3})(?![\s*])[^\n]{1,600}?(?:(?<![\s*])(?P=stars)(?!\*)|\Z)"
+    r"|(?<![\\~A-Za-z0-9])(?P<tildes>~{1,2})(?![\s~])[^\n]{1,600}?(?:(?<![\s~])(?P=tildes)(?!~)|\Z)"
     r"|(?<![\\\w])(?P<bars>_{1,3})(?![\s_])[^\n]{1,600}?(?:(?<![\s_])(?P=bars)(?!\w)|\Z)"
 )
 # Where a growing message may end: after a blank, a line or a phrase.
 _PLACE = re.compile(r"(?<=\S)[^\S\n]+(?=\S|\Z)|\n|(?<=[、。，！？；：])|(?<=[.!?…:;)\"”’])(?<!\d\.)\Z")
+_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])[ \t]")
 _MARKED_LINE = re.compile(
-    r"[ \t]*(?:[>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]*\|)"
+    r"[ \t>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]*\|"
 )  # an item, quotation, heading or row
 _QUOTED = re.compile(r" {0,3}>[ >]*")
 _MAY_BE_TABLE = re.compile(r"^[^\n|]*\|[^\n]*(?:\n[ \t>|:-]*)?\Z", re.MULTILINE)
@@ -253,7 +255,7 @@ class _Cutter:
     def _ends_paragraph(self, end: int) -> bool:
         """Whether a blank line that is already shown ends here and is followed by more text."""
         is_break = _AFTER_PARAGRAPH.search(self._text, max(end - _LONGEST_CLUSTER, 0), end) is not None
-        return is_break and self._block_at(end) is None and self._visible(end) < len(self._text)
+        return is_break and self._block_at(end) is None and self._text[end : end + 1].strip() != ""
 
     def best_end(self, sent: int, furthest: int) -> int:
         """Returns the best end between the shown text and the furthest position, or before if that divides less."""
@@ -287,8 +289,8 @@ class _Cutter:
         block = self._block_at(end) or self._block_at(end - 2)  # also one that has just ended
         if block is not None:
             return end == begin and end > block.inside and block.inside < block.close
-        if begin == end:
-            return _MAY_BE_TABLE.search(self._text, 0, end) is None
+        if begin == end:  # not before what belongs to an item above
+            return self._text[end : end + 1] not in (" ", "\t") and not _MAY_BE_TABLE.search(self._text, 0, end)
         return self._shielded(end) == end and not _MARKED_LINE.match(self._text, begin)
 
     def cut_at(self, end: int) -> _Cut:
@@ -303,7 +305,7 @@ class _Cutter:
         return self._best(start, furthest, start + (furthest - start) // 4)
 
     def _best(self, start: int, furthest: int, earliest: int) -> int:
-        for pattern in (_PARAGRAPH, _LINE, _WORD):
+        for pattern in (_PARAGRAPH, _OUTER_LINE, _LINE, _WORD):
             # A break may begin at the last position and extend beyond it; its length does not matter.
             breaks = [found.start() for found in pattern.finditer(self._text, earliest, furthest + self._limit)]
             for end in reversed(breaks):
@@ -367,6 +369,8 @@ class _Cutter:
         newline = self._text.rfind("\n", end, visible)
         if newline < 0 and end > 0:
             return visible
+        if _ITEM.match(self._text, visible) and self._block_at(end) is None:  # with four blanks it would be code
+            return max(newline + 1, visible - 3)
         return newline + 1 if visible - newline <= self._limit // 4 else visible
 
     def _visible(self, position: int) -> int:
