@@ -3,6 +3,7 @@ text; what a message continues (a code block, a table, a quotation) is opened ag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -118,13 +119,15 @@ CODE = st.lists(WORDS | st.just("x" * 700) | st.just("| a | b |"), min_size=1, m
 BLOCKS = st.one_of(
     PARAGRAPHS,
     LINES.map("## {}".format),
-    st.builds(lambda n, rows: "\n".join([f"| a{n} | b |", "|---|---|", *rows]), st.integers(1, 10**9), ROWS),
+    ROWS.map(lambda rows: "\n".join(["| head | b |", "|---|---|", *rows])),
     CODE.map(lambda lines: "\n".join(["```py", *lines, "```"])),
     st.lists(LINES, min_size=1, max_size=5).map(lambda lines: "\n".join(f"> {line}" for line in lines)),
     st.lists(LINES, min_size=1, max_size=5).map(lambda lines: "\n".join(f"- {line}\n  - nested" for line in lines)),
     st.lists(LINES, min_size=1, max_size=5).map(lambda lines: "\n".join(f"1. {line}" for line in lines)),
 )
-DOCUMENTS = st.lists(BLOCKS, min_size=1, max_size=7).map("\n\n".join)
+DOCUMENTS = st.lists(BLOCKS, min_size=1, max_size=7).map(
+    lambda blocks: "\n\n".join(block.replace("head", f"head{number}") for number, block in enumerate(blocks))
+)
 
 
 @pytest.fixture(scope="module")
@@ -167,3 +170,36 @@ def test_divided_anywhere_an_answer_looks_like_the_undivided_one(
     for message in run.messages:
         rows = [len(table.rows) for table in cutting.tables(message.text)]
         assert message.mode is PageMode.POST or (len(rows) <= 1 and max(rows, default=0) < 6)
+
+
+HEAD = "| n | b |\n|---|---|\n"
+WIDE = "| c " * 25 + "|\n" + "|---" * 25 + "|\n" + "".join(f"| w{n} " + "| c " * 24 + "|\n" for n in range(9))
+
+
+@pytest.mark.parametrize("mode", list(PageMode))
+@pytest.mark.parametrize("size", [3, 40, 100_000])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Rows:\n\n" + HEAD + "".join(f"| {n} | x |\n" for n in range(250)) + "\nDone.",
+        f"One:\n\n{HEAD}| 1 | 2 |\n\nTwo:\n\n{HEAD}| 3 | 4 |\n\n{HEAD}| 5 | 6 |\n\nDone.",
+        f"{HEAD}| 1 | {'long cell ' * 1_100}| \n| 2 | x |\n",
+        f"Wide:\n\n{WIDE}\nDone.",
+        WIDE,
+    ],
+    ids=["rows", "tables", "cell", "columns", "columns at the beginning"],
+)
+def test_a_table_that_slack_does_not_take_in_a_stream_is_cut_into_what_it_takes(
+    said: str, size: int, mode: PageMode
+) -> None:
+    events = [(at / 50, TextDelta(text=said[at : at + size])) for at in range(0, len(said), size)]
+    run = Run(mode=mode).play([*events, (len(said) / 50 + 1, Finished())])
+    shown = list(parts(run.messages))
+    for part in shown:
+        found = cutting.tables(part)
+        assert len(found) <= 1
+        assert not any(table.is_refused or len(table.rows) >= 100 for table in found)
+    words = re.findall(r"\w+", "\n".join(shown).replace(HEAD, ""))
+    assert [word for word in words if word != "c"] == [
+        word for word in re.findall(r"\w+", said.replace(HEAD, "")) if word != "c"
+    ]
