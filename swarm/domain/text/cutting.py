@@ -117,9 +117,7 @@ _PHRASE = re.compile(
 # Where a growing message may end: after a blank, a line or a phrase.
 _PLACE = re.compile(r"(?<=\S)[^\S\n]+(?=\S|\Z)|\n|(?<=[、。，！？；：])|(?<=[.!?…:;)\"”’])(?<!\d\.)\Z")
 _ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])[ \t]")
-_MARKED_LINE = re.compile(
-    r"[ \t>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]*\|"
-)  # an item, quotation, heading or row
+_MARKED_LINE = re.compile(r"[ \t>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]*\|")  # an item, quotation, heading or row
 _QUOTED = re.compile(r" {0,3}>[ >]*")
 _MAY_BE_TABLE = re.compile(r"^[^\n|]*\|[^\n]*(?:\n[ \t>|:-]*)?\Z", re.MULTILINE)
 _LONGEST_CLUSTER = 32  # how far to look back for the start of one visible character
@@ -260,18 +258,18 @@ class _Cutter:
     def best_end(self, sent: int, furthest: int) -> int:
         """Returns the best end between the shown text and the furthest position, or before if that divides less."""
         end = sent if furthest <= sent else max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
-        if not self._divides(end):
+        if not self._harm(end):
             return end
         before = [found.start() for found in _WORD.finditer(self._text, furthest // 4, end)]
-        wholes = (place for place in reversed(before) if self._is_good(place, furthest) and not self._divides(place))
-        return next(wholes, end)
+        good = (place for place in reversed(before) if self._is_good(place, furthest))
+        return min((end, *good), key=self._harm)
 
-    def _divides(self, end: int) -> bool:
-        """Whether a cut here would divide a word, emphasis or the like, or an item, quotation or heading."""
-        around = self._text[max(end - 1, 0) : end + 1]
-        is_in_line = end > 0 and "\n" not in self._text[end : self._resume(end)]
-        is_marked = _MARKED_LINE.match(self._text, self._text.rfind("\n", 0, end) + 1) is not None
-        return self._shielded(end) < end or (around.isascii() and around.isalnum()) or (is_in_line and is_marked)
+    def _harm(self, end: int) -> int:
+        """Returns how bad a cut here is: in a word, emphasis or the like, or in an item, row, quotation or heading."""
+        around, begin = self._text[max(end - 1, 0) : end + 1], self._text.rfind("\n", 0, end) + 1
+        is_in_line = begin < end and "\n" not in self._text[end : self._resume(end)]
+        is_in_word = self._shielded(end) < end or (around.isascii() and around.isalnum())
+        return 2 * is_in_word + (is_in_line and _MARKED_LINE.match(self._text, begin) is not None)
 
     def end_for_table(self, sent: int) -> _Cut | None:
         """Returns the cut before or in the first table that does not fit into a stream; None if all do."""

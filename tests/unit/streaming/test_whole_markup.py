@@ -104,14 +104,12 @@ def test_what_is_under_way_at_the_switch_is_whole(before: str, after: str, ends:
     assert not any(message.is_live for message in run.messages if message.mode is PageMode.STREAM)
 
 
-WORDS = st.sampled_from(
-    "word longer-word README_FIRST.md 5~10 & a<b 👩\u200d👩\u200d👧 🇩🇪 e\u0301 <@U1> <@U2> <!channel> @here "
-    "https://a.org/?x=1&y=2 [docs](https://a.org/?x=1&y=2) <docs|https://a.org/?a&b> *em* ~~gone~~ "
-    "中文，**重要：注意**。 これは**「太字」**です。".split(" ")
-) | st.sampled_from(
-    ["`c & d`", "**bold text**", "***both of them***", "**see `x = 1` there**", "[a label](https://a.org)"]
-    + ["**[the docs](https://a.org)**", "한국어는 **<@U1>**님"]
+PIECES = (
+    "word|longer-word|README_FIRST.md|5~10|&|a<b|👩\u200d👩\u200d👧|🇩🇪|e\u0301|<@U1>|<@U2>|<!channel>|@here|*em*|~~gone~~|"
+    "https://a.org/?x=1&y=2|[a label](https://a.org/?x=1&y=2)|<https://a.org/?a&b>|中文，**重要：注意**。|`c & d`|"
+    "これは**「太字」**です。|**bold text**|***both of them***|**see `x = 1` there**|**[the docs](https://a.org)**"
 )
+WORDS = st.sampled_from(PIECES.split("|"))
 LINES = st.lists(WORDS, min_size=1, max_size=12).map(" ".join)
 ROWS = st.lists(st.tuples(WORDS, WORDS).map("| {0[0]} | {0[1]} |".format), min_size=1, max_size=14)
 PARAGRAPHS = st.lists(LINES, min_size=1, max_size=3).map("\n".join)
@@ -130,15 +128,12 @@ DOCUMENTS = st.lists(BLOCKS, min_size=1, max_size=7).map(
 )
 
 
-@pytest.fixture(scope="module")
-def small() -> Iterator[None]:
+def small(patched: pytest.MonkeyPatch) -> None:
     """Small messages and tables, so that everything is divided."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(state, "STREAM_BYTES", 700)
-        patched.setattr(state, "POST_BYTES", 600)
-        patched.setattr(tables, "MAX_ROWS", 6)
-        patched.setattr(cutting, "MAX_ROWS", 6)
-        yield
+    patched.setattr(state, "STREAM_BYTES", 700)
+    patched.setattr(state, "POST_BYTES", 600)
+    patched.setattr(tables, "MAX_ROWS", 6)
+    patched.setattr(cutting, "MAX_ROWS", 6)
 
 
 @settings(max_examples=60, deadline=None)
@@ -151,7 +146,6 @@ def small() -> Iterator[None]:
     end=st.sampled_from([Finished(), Failed(message="no")]),
 )
 def test_divided_anywhere_an_answer_looks_like_the_undivided_one(
-    small: None,
     said: str,
     cuts: list[int],
     pauses: list[float],
@@ -164,8 +158,10 @@ def test_divided_anywhere_an_answer_looks_like_the_undivided_one(
     events: list[tuple[float, AgentEvent | Request]] = [] if switch is None else [(switch, GrowForAll())]
     for begin, stop, pause in zip([0, *ends], [*ends, len(said)], pauses, strict=False):
         events.append((at := at + pause, TextDelta(text=said[begin:stop])))
-    run = Run(mode=mode).play([*events, (at + 0.1, end)], mentionable=PEOPLE)
-    shown = list(parts(run.messages))
+    with pytest.MonkeyPatch.context() as patched:
+        small(patched)
+        run = Run(mode=mode).play([*events, (at + 0.1, end)], mentionable=PEOPLE)
+        shown = list(parts(run.messages))
     assert seen_in(shown) == seen_in([for_markdown(safe(said, frozenset(PEOPLE)))])
     for message in run.messages:
         rows = [len(table.rows) for table in cutting.tables(message.text)]
