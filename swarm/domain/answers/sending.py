@@ -37,7 +37,6 @@ from swarm.domain.answers.state import (
     Live,
     PageMode,
     before_break,
-    begins_refused_table,
     fill,
     is_visible,
     join,
@@ -58,6 +57,8 @@ def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Starts a message as a stream."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.STREAM, now)
+    if not filled.chunks:  # a table that no stream takes; a post shows it as code
+        return replace(live, mode=PageMode.POST), None
     call = OpenStream(page=filled.page.number, chunks=filled.chunks)
     return _off(live, call, filled, now), call
 
@@ -283,8 +284,8 @@ def _begin(live: Live, now: float) -> Step:
         return _pass(live, now)
     if not is_visible(live.queue):
         return _finish(live, now) if live.outcome else (live, ())
-    if live.mode is PageMode.POST or begins_refused_table(live):
-        return _use(replace(live, mode=PageMode.POST), Slot.POST, now, _post)
+    if live.mode is PageMode.POST:
+        return _use(live, Slot.POST, now, _post)
     if live.outcome and now >= live.over_at + _open_patience(live) and Slot.OPEN not in live.granted:
         return end_display(live)
     return _use(live, Slot.OPEN, now, _open_stream)

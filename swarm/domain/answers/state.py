@@ -27,7 +27,7 @@ from swarm.domain.answers.calls import (
 )
 from swarm.domain.answers.events import AnswerOutcome
 from swarm.domain.answers.text import SafeText
-from swarm.domain.text.cutting import after_line, cut_growing, open_at_end, tables, whole_end
+from swarm.domain.text.cutting import after_line, cut_growing, open_at_end, whole_end
 
 _TAIL_CHARACTERS: Final = 4_096
 
@@ -65,9 +65,6 @@ POST_BYTES: Final = 3_800
 
 _WANTED: Final = 2 / 3
 """Once a message has reached this share of its maximum size, it ends at the next paragraph."""
-
-MAX_OPENING_CHARACTERS: Final = 400
-"""A code block with a longer first line is not reopened in the next message."""
 
 _FENCE_BYTES: Final = 64  # room for closing a code block
 _CARDS_BYTES: Final = 3_000
@@ -220,7 +217,7 @@ def _ended(page: AnswerPage, whole: str, end: int, resume: int, reopen: str) -> 
 def seal(page: AnswerPage) -> tuple[str, str]:
     """Returns the lines that close and reopen the message's open code block or table; empty if none is open."""
     block = open_at_end(page.text)
-    if block is None or len(block.opening) > MAX_OPENING_CHARACTERS:
+    if block is None or len(block.opening) > page.limit // 4:
         return "", ""
     line_break = "" if page.text.endswith("\n") else "\n"
     return f"{line_break}{block.fence}" if block.fence else "", f"{block.opening}\n"
@@ -234,9 +231,8 @@ def _characters(text: str, most_bytes: int) -> int:
     return len(text) if len(data) <= most_bytes else len(data[: max(most_bytes, 0)].decode(errors="ignore"))
 
 
+# Blank lines, and blanks that would turn an item of a list into code.
 _BEGINNING = re.compile(r"\A\n*( {0,3}) *(?=(?:[-+*]|\d{1,9}[.)]) )|\A\n+()")
-"""Blank lines, and blanks that would turn an item of a list into code."""
-
 _JOINED_CHARACTERS = 4_096  # longer texts are not copied for appending
 
 
@@ -371,13 +367,6 @@ def text_of(queue: tuple[Queued, ...]) -> str:
 def is_visible(queue: tuple[Queued, ...]) -> bool:
     """Whether the queue has content that a person would see."""
     return any(isinstance(chunk, Card) or (isinstance(chunk, Text) and chunk.text.strip()) for chunk in queue)
-
-
-def begins_refused_table(live: Live) -> bool:
-    """Whether the next message begins with a table that Slack would not take in a stream; a post shows it as code."""
-    text = text_of(live.queue)
-    table = next(iter(tables(text)), None)
-    return table is not None and table.is_refused and not text[: table.begin].strip()
 
 
 def without_empty_code(live: Live) -> Live:

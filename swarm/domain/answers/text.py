@@ -140,9 +140,6 @@ class _LineSoFar:
     emphasis: tuple[str, ...] = ()  # the marks of emphasis that are open at its end
 
 
-_NOTHING_SETTLED: Final = _LineSoFar()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SafeText:
     """The state of a growing text. Only its last line is still open."""
@@ -152,7 +149,7 @@ class SafeText:
     markers: _Markers = field(default_factory=_Markers)
     secrets: Secrets = field(default_factory=Secrets)
     line: str = ""  # the unsettled part of the last line
-    before: _LineSoFar = _NOTHING_SETTLED  # the settled part of that line
+    before: _LineSoFar = field(default_factory=_LineSoFar)
     opening: str | None = None  # the line that opened the current code block
 
     def feed(self, text: str) -> tuple[SafeText, str, str]:
@@ -193,7 +190,7 @@ class SafeText:
         for line in whole:
             piece, opening = self._whole(line, before, opening)
             pieces += [piece, "\n"]
-            before = _NOTHING_SETTLED
+            before = _LineSoFar()
         end = _settled(rest, before, opening)
         if end:
             piece, before = self._piece(rest[:end], before, is_code=opening is not None)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from swarm.domain.text.tables import MAX_ROWS, Table, opened_row, tables_in
+from swarm.domain.text.tables import MAX_ROWS, Table, reopened_line, tables_in
 
 _FENCE_LINE = re.compile(r"^(?P<fence>[ \t]*(?P<run>`{3,}|~{3,}))(?P<rest>[^\n]*)$", re.MULTILINE)
 # Bounded, so that unpaired backticks in a very long line cost only linear time.
@@ -118,7 +118,6 @@ _PHRASE = re.compile(
 _PLACE = re.compile(r"(?<=\S)[^\S\n]+(?=\S|\Z)|\n|(?<=[、。，！？；：])|(?<=[.!?…:;)\"”’])(?<!\d\.)\Z")
 _ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])[ \t]")
 _MARKED_LINE = re.compile(r"[ \t>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]*\|")  # an item, quotation, heading or row
-_QUOTED = re.compile(r" {0,3}>[ >]*")
 _MAY_BE_TABLE = re.compile(r"^[^\n|]*\|[^\n]*(?:\n[ \t>|:-]*)?\Z", re.MULTILINE)
 _LONGEST_CLUSTER = 32  # how far to look back for the start of one visible character
 
@@ -141,11 +140,6 @@ class _MessagePart:
 def split(text: str, limit: int) -> list[str]:
     """Returns the texts of ``cut``, one per message."""
     return [part.text for part in cut(text, limit)]
-
-
-def join(parts: Iterable[_MessagePart]) -> str:
-    """Returns the original text: ``join(cut(text, limit)) == text.rstrip()``."""
-    return "".join(part.gap + part.body for part in parts)
 
 
 def cut(text: str, limit: int) -> list[_MessagePart]:
@@ -177,9 +171,8 @@ def cut_growing(text: str, sent: int, wanted: int, limit: int, *, is_stream: boo
     """Returns the cut for a message whose first ``sent`` characters are already shown; None if all of the text fits.
 
     A text that fits is cut at its first break between paragraphs after ``wanted`` characters, outside code. A longer
-    text is cut at or before ``limit``, at the best place after the shown characters, by the rules of ``cut``; before
-    some of them if otherwise emphasis, a link or the like would be divided. A stream is also cut before a table that
-    Slack would not take there, and after the rows that it takes.
+    text is cut at or before ``limit``, at the best place after the shown characters, by the rules of ``cut``, or before
+    some of them if that divides less. A stream is also cut where it would have more of a table than Slack takes.
     """
     cutter = _Cutter(text, max(limit, MIN_LIMIT))
     if is_stream and (stop := cutter.end_for_table(sent)) and stop.end <= limit:
@@ -189,10 +182,8 @@ def cut_growing(text: str, sent: int, wanted: int, limit: int, *, is_stream: boo
 
 
 def whole_end(text: str, sent: int) -> int | None:
-    """Returns where a message may end whose text goes on in another one; None if nowhere.
-
-    The end divides no word, emphasis, link, line of code, row, item or quotation. It is the first such place after the
-    ``sent`` characters that are shown, or else the last one before.
+    """Returns where a message that does not end yet divides no word, emphasis, link, line of code, row, item or
+    quotation: the first such place after the ``sent`` characters, or else the last one before; None if nowhere.
     """
     if not text[:sent].strip():
         return sent
@@ -226,9 +217,12 @@ class _Cutter:
         blocks = sorted([*code_blocks(text), *map(_as_block, self._tables)], key=lambda block: block.begin)
         self._blocks = [block for block in blocks if len(block.opening) <= limit // 4]
         self._begins = [block.begin for block in self._blocks]
-        self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
-        self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
-        self._phrases = _Spans(_phrases(text))
+        phrases = [found.span() for found in _PHRASE.finditer(text) if not found["code"]]
+        self._protected = (
+            _Spans((begin, end + 1 if end == len(text) else end) for begin, end in phrases),
+            _Spans(found.span() for found in INLINE_CODE.finditer(text)),
+            _Spans(found.span() for found in _ATOM.finditer(text)),
+        )
 
     def parts(self) -> Iterator[_MessagePart]:
         end = 0
@@ -258,8 +252,6 @@ class _Cutter:
     def best_end(self, sent: int, furthest: int) -> int:
         """Returns the best end between the shown text and the furthest position, or before if that divides less."""
         end = sent if furthest <= sent else max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
-        if not self._harm(end):
-            return end
         before = [found.start() for found in _WORD.finditer(self._text, furthest // 4, end)]
         good = (place for place in reversed(before) if self._is_good(place, furthest))
         return min((end, *good), key=self._harm)
@@ -274,11 +266,14 @@ class _Cutter:
     def end_for_table(self, sent: int) -> _Cut | None:
         """Returns the cut before or in the first table that does not fit into a stream; None if all do."""
         for number, table in enumerate(self._tables):
-            is_refused = table.is_refused or number > 0
-            if is_refused and not self._text[: table.begin].strip():  # the header is all that is shown
-                return _Cut(end=sent, resume=table.begin, closed="", opened="")
-            if is_refused or len(table.rows) >= MAX_ROWS:
-                return self.cut_at((table.begin if is_refused else table.row_begin(MAX_ROWS - 1)) - 1)
+            if number == 0 and not table.is_refused and len(table.rows) < MAX_ROWS:
+                continue
+            rows = [] if number or table.is_refused else [table.head, *table.rows[: MAX_ROWS - 1]]
+            end = table.begin + sum(len(row) + 1 for row in rows)
+            # Without anything before it, the header is all that is shown.
+            return (
+                self.cut_at(end - 1) if self._text[:end].strip() else _Cut(end=sent, resume=end, closed="", opened="")
+            )
         return None
 
     def is_whole(self, end: int) -> bool:
@@ -340,16 +335,14 @@ class _Cutter:
 
     def _step_back(self, end: int, floor: int) -> int:
         """Moves before each protected range in turn while some text remains before the cut."""
-        spans = (self._phrases, self._codes, self._atoms)
-        steps: tuple[Callable[[int], int], ...] = (*(span.leave for span in spans), self._cluster_start)
-        for step in steps:
+        for step in (*(spans.leave for spans in self._protected), self._cluster_start):
             before = step(end)
             end = before if before > floor else end
         return end
 
     def _shielded(self, end: int) -> int:
         """Returns the position before the emphasis, inline code, escape or link that a cut here would divide."""
-        return min(span.leave(end) for span in (self._phrases, self._codes, self._atoms))
+        return min(spans.leave(end) for spans in self._protected)
 
     def _cluster_start(self, end: int) -> int:
         """Returns the position before the visible character around ``end`` that does not start a new fence."""
@@ -377,14 +370,11 @@ class _Cutter:
         return blank.end() if blank else position
 
     def _opening(self, end: int, resume: int) -> str:
-        """Returns what begins the text from ``resume`` in another message: a code block, or the header of a table with
-        empty cells up to the one that goes on, or the marks of a quotation."""
-        block, begin = self._block_at(end), self._text.rfind("\n", 0, end) + 1
-        is_in_line = end > 0 and "\n" not in self._text[end:resume]
-        if block is None or not is_in_line or block.fence:
-            quote = _QUOTED.match(self._text, begin) if block is None and is_in_line else None
-            return f"{block.opening}\n" if block else quote.group() if quote else ""
-        return f"{block.opening}\n{opened_row(self._text[begin:resume])}"
+        """Returns what begins the text from ``resume`` in another message, to go on with a block, row or quotation."""
+        block, line = self._block_at(end), self._text[self._text.rfind("\n", 0, end) + 1 : resume]
+        is_in_line = end > 0 and "\n" not in line and not (block and block.fence)
+        begun = reopened_line(line, is_row=block is not None) if is_in_line else ""
+        return (f"{block.opening}\n" if block else "") + (begun if len(begun) <= self._limit // 4 else "")
 
     def _block_at(self, position: int) -> _CodeBlock | None:
         """Returns the code block that a cut here would divide."""
@@ -392,12 +382,6 @@ class _Cutter:
         if index >= 0 and position < self._blocks[index].end:
             return self._blocks[index]
         return None
-
-
-def _phrases(text: str) -> Iterator[tuple[int, int]]:
-    for found in _PHRASE.finditer(text):
-        if mark := found["stars"] or found["tildes"] or found["bars"]:
-            yield found.start(), found.end() if found.group().endswith(mark) else len(text) + 1
 
 
 def _as_block(table: Table) -> _CodeBlock:

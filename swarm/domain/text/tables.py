@@ -39,10 +39,6 @@ class Table:
     head: str  # the header and the line below it
     rows: list[str]
 
-    def row_begin(self, number: int) -> int:
-        """Returns where a row begins; the first one after the header is number 0."""
-        return self.inside + sum(len(row) + 1 for row in self.rows[:number])
-
     @property
     def is_refused(self) -> bool:
         """Whether Slack would refuse the table, or its header is too long to be repeated."""
@@ -90,10 +86,11 @@ def with_one_table(text: str, tables: Iterable[Table]) -> list[str]:
     return [part.strip("\n") if len(parts) > 1 else part for part in parts]
 
 
-def opened_row(begun: str) -> str:
-    """Returns the beginning of a row that goes on where ``begun`` ends: empty cells in place of its cells."""
+def reopened_line(begun: str, *, is_row: bool) -> str:
+    """Returns the beginning of a line that goes on where ``begun`` ends: its marks of quotation, and empty cells."""
     cells = begun.lstrip(" \t>")
-    return begun[: len(begun) - len(cells)] + "| " * len(_PIPE.split(cells.removeprefix("|")))
+    marks = begun[: len(begun) - len(cells)]
+    return marks + "| " * len(_PIPE.split(cells.removeprefix("|"))) if is_row else marks if ">" in marks else ""
 
 
 def _cells(row: str) -> list[str]:
