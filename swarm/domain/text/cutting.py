@@ -110,14 +110,16 @@ _ATOM = re.compile(
 # Emphasis; at the end of the text also without its end, which may still come.
 _PHRASE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
-    r"|(?<![\\*A-Za-z0-9])(?P<stars>\*{1,3})(?![\s*])[^\n]{1,600}?(?:(?<![\s*])(?P=stars)(?!\*)|\Z)"
-    r"|(?<![\\~A-Za-z0-9])(?P<tildes>~{1,2})(?![\s~])[^\n]{1,600}?(?:(?<![\s~])(?P=tildes)(?!~)|\Z)"
-    r"|(?<![\\\w])(?P<bars>_{1,3})(?![\s_])[^\n]{1,600}?(?:(?<![\s_])(?P=bars)(?!\w)|\Z)"
+    r"|(?<![\\*A-Za-z0-9])(?P<stars>\*{1,3})(?![\s*])[^\n]{1,300}?(?:(?<![\s*])(?P=stars)(?!\*)|\Z)"
+    r"|(?<![\\~A-Za-z0-9])(?P<tildes>~{1,2})(?![\s~])[^\n]{1,300}?(?:(?<![\s~])(?P=tildes)(?!~)|\Z)"
+    r"|(?<![\\\w])(?P<bars>_{1,3})(?![\s_])[^\n]{1,300}?(?:(?<![\s_])(?P=bars)(?!\w)|\Z)"
 )
 # Where a growing message may end: after a blank, a line or a phrase.
 _PLACE = re.compile(r"(?<=\S)[^\S\n]+(?=\S|\Z)|\n|(?<=[、。，！？；：])|(?<=[.!?…:;)\"”’])(?<!\d\.)\Z")
 _ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])[ \t]")
-_MARKED_LINE = re.compile(r"[ \t>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]*\|")  # an item, quotation, heading or row
+_MARKED_LINE = re.compile(
+    r"[ \t>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]{0,300}\|"
+)  # an item, quotation, heading or row
 _MAY_BE_TABLE = re.compile(r"^[^\n|]*\|[^\n]*(?:\n[ \t>|:-]*)?\Z", re.MULTILINE)
 _LONGEST_CLUSTER = 32  # how far to look back for the start of one visible character
 
@@ -188,9 +190,9 @@ def whole_end(text: str, sent: int) -> int | None:
     if not text[:sent].strip():
         return sent
     cutter, shown = _Cutter(text, max(len(text), MIN_LIMIT)), len(text) - len(text.lstrip())
-    places = [found.end() for found in _PLACE.finditer(text, shown) if cutter.is_whole(found.end())]
+    places = [found.end() for found in _PLACE.finditer(text, shown)]
     at = bisect_left(places, sent)
-    return places[at] if at < len(places) else next(reversed(places), None)
+    return next(filter(cutter.is_whole, (*places[at:], *reversed(places[:at]))), None)
 
 
 class _Spans:
@@ -252,6 +254,8 @@ class _Cutter:
     def best_end(self, sent: int, furthest: int) -> int:
         """Returns the best end between the shown text and the furthest position, or before if that divides less."""
         end = sent if furthest <= sent else max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
+        if not self._harm(end):
+            return end
         before = [found.start() for found in _WORD.finditer(self._text, furthest // 4, end)]
         good = (place for place in reversed(before) if self._is_good(place, furthest))
         return min((end, *good), key=self._harm)
