@@ -91,7 +91,6 @@ class OpenStream:
 
     page: int
     chunks: tuple[Chunk, ...]
-    opened: str = ""  # the part of the text that only reopens a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +113,6 @@ class CloseStream:
     closing: Closing
     text: str
     is_last: bool
-    closed: str = ""  # the part of the text that only closes a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -194,7 +194,7 @@ def unescape(text: str) -> str:
 
 def prose(text: str, mentionable: Container[str], marks: list[str] | None = None) -> str:
     """Makes text outside code blocks safe. It makes one pass from left to right, so escaped text is never examined
-    again. ``marks`` is set to the marks of emphasis that are open at the end.
+    again. ``marks`` are the marks of emphasis that are open at its beginning; they become those open at its end.
     """
     pieces, at = list[str](), 0
     marks = [] if marks is None else marks
