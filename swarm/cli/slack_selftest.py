@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +16,8 @@ from swarm.conformance.selftest_rules import RULES
 from swarm.domain.errors import ConfigurationError
 
 _out = Terminal()
+_INTERRUPTED = 130
+_SHOWN_CHARACTERS = 200
 
 
 def run(channel: str, report: Path | None) -> int:
@@ -26,11 +30,27 @@ def run(channel: str, report: Path | None) -> int:
     if path.exists():
         raise ConfigurationError(f"{path} exists already; name a new file with --report.")
     token = slack.bot_token.get_secret_value()
-    done = asyncio.run(selftest(token, slack.api_base_url, channel, pace=slack.pace, told=_tell))
+    app_token = slack.app_token.get_secret_value() if slack.app_token else None
+    trying = selftest(token, slack.api_base_url, channel, pace=slack.pace, told=_tell, app_token=app_token)
+    done = asyncio.run(_until_interrupted(trying))
     versions = {name: version(name) for name in ("swarm", "slack_sdk")}
     path.write_bytes(done.report(f"{now:%Y-%m-%d %H:%M} UTC", versions))
     _out.print(_summary(done, path))
-    return int(any(one.differs for one in done.findings))
+    return _INTERRUPTED if done.stopped else int(done.differs)
+
+
+async def _until_interrupted(trying: Coroutine[object, object, Selftest]) -> Selftest:
+    """Runs the selftest. Ctrl-C or SIGTERM stops it once; after that, the deletion of its posts is not interrupted."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(trying)
+
+    def stop() -> None:
+        again = task.cancelling() > 0
+        _out.print("The posts are still being deleted." if again else "Stopped; the posts are being deleted.")
+        again or task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    return await task
 
 
 def _tell(finding: Finding) -> None:
@@ -43,9 +63,19 @@ def _tell(finding: Finding) -> None:
 
 
 def _summary(done: Selftest, path: Path) -> str:
-    differing = sum(one.differs for one in done.findings)
-    untried = sum(bool(one.not_tried) for one in done.findings)
-    parts = [f"{differing} of {len(RULES)} rules differ", f"{untried} could not be tried", f"the report is in {path}"]
+    lines = [
+        f"≠ events, {one.where}, in {len(one.rules)} rules ({one.rules[0]}, …)\n"
+        f"    Slack: {repr(one.slack)[:_SHOWN_CHARACTERS]}\n    twin:  {repr(one.twin)[:_SHOWN_CHARACTERS]}"
+        for one in done.events
+    ]
+    untried = done.not_tried(RULES)
+    lines += [f"- {name}: not tried ({why})" for name, why in untried.items() if name not in RULES]
+    if done.others_events:
+        lines.append(f"{done.others_events} other events were left to Slack, which sends them again.")
+    differing, left = sum(one.differs for one in done.findings), sum(name in RULES for name in untried)
+    parts = [f"{differing} of {len(RULES)} rules differ", f"{left} were not tried"]
+    parts += [] if "events" in untried else [f"{len(done.events)} differences in events"]
+    parts.append(f"the report is in {path}")
     if done.left:
-        parts.append(f"{done.left} messages could not be deleted")
-    return "; ".join(parts) + "."
+        parts.append(f"{done.left} posts could not be deleted")
+    return "\n".join([*lines, "; ".join(parts) + "."])

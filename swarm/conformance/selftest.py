@@ -1,7 +1,7 @@
 """``swarm slack selftest``: the rules about Slack that this project relies on, held against a workspace.
 
-The same calls are made in the workspace and in a new twin, and the answers and the messages read back are compared.
-All posts stand in one thread, within Slack's limits, and are deleted at the end, also after Ctrl-C.
+The same calls are made in the workspace and in a new twin, and the answers, the messages read back and their events are
+compared. All posts stand in one thread, within Slack's limits, and are deleted at the end, also after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Final
 
 import aiohttp
@@ -17,12 +18,25 @@ import orjson
 from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
-from slack_twin.seed import DEFAULT
+from slack_twin.changes import Change
+from slack_twin.events import events_for
+from slack_twin.seed import DEFAULT, SeedChannel
 from slack_twin.server import running
 from slack_twin.twin import build_twin
 
-from swarm.conformance.selftest_rules import RULES, Call
+from swarm.conformance.selftest_events import (
+    COMPARED,
+    Difference,
+    Heard,
+    comparable,
+    differences,
+    is_shared,
+    listening,
+    message_of,
+)
+from swarm.conformance.selftest_rules import ONLY_PEOPLE, RULES, UPLOAD, Call
 from swarm.domain.errors import ConfigurationError
+from swarm.slack.manifest import EVENT_SCOPES
 from swarm.slack.outgoing.pacing import Pacing
 
 ROOT_TEXT: Final = "A selftest of swarm writes into this thread and deletes what it has written."
@@ -39,8 +53,15 @@ _NOT_HERE: Final = frozenset(
 )
 """Refusals that say nothing about a rule, but about the app or the workspace."""
 
-_COMPARED: Final = ("text", "blocks", "attachments", "metadata", "subtype")
-_OF_ONE_WORKSPACE: Final = frozenset({"block_id", "id", "ts", "user", "bot_id", "app_id", "team"})
+STOPPED: Final = "stopped by Ctrl-C"
+NO_EVENTS: Final = "no event about the app's own posts came: it needs Socket Mode and the event message.groups"
+_NOT_ALONE: Final = "another connection of the app was opened meanwhile and took some"
+_IN_TWIN: Final = replace(
+    DEFAULT,
+    apps=(replace(DEFAULT.apps[0], events=tuple(EVENT_SCOPES)),),
+    channels=(SeedChannel(name="private", is_private=True, members=("alice", "swarm")),),
+)
+_SHARING_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +93,36 @@ class _Place:
     pacing: Pacing
     root: str = ""
     posted: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    by_rule: dict[str, list[str]] = field(default_factory=dict)
+    sending: asyncio.Future[Any] | None = None
+
+    def is_own(self, event: Mapping[str, Any]) -> bool:
+        """Returns whether an event is about a message of the app in the channel."""
+        is_message = event.get("type") == "message" and event.get("channel") == self.channel
+        return is_message and message_of(dict(event)).get("user") == self.me["user"]
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Makes a call, which Ctrl-C does not cut off: nobody would know what was posted."""
         await self.pacing.acquire_slot(method, self.channel)
+        self.sending = asyncio.ensure_future(self._send(method, arguments))
+        answer: Mapping[str, Any] = await asyncio.shield(self.sending)
+        return answer
+
+    async def _send(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            answer = (await self.client.api_call(method, json={"channel": self.channel, **arguments})).data
+            if method == UPLOAD:
+                answer = (
+                    await self.client.files_upload_v2(channel=self.channel, thread_ts=self.root, **arguments)
+                ).data
+                self.files.append(answer["file"]["id"])
+            else:
+                answer = (await self.client.api_call(method, json={"channel": self.channel, **arguments})).data
         except SlackApiError as refused:
             answer = refused.response.data
         assert isinstance(answer, dict)
+        if answer["ok"] and method in ("chat.postMessage", "chat.startStream"):
+            self.posted.append(str(answer["ts"]))
         return answer
 
     async def begin(self) -> None:
@@ -89,11 +132,11 @@ class _Place:
                 f"Slack does not let the app write there: {answer['error']}. Invite it to the channel."
             )
         self.root = str(answer["ts"])
-        self.posted.append(self.root)
 
-    async def play(self, calls: tuple[Call, ...]) -> dict[str, Any]:
+    async def play(self, rule: str, calls: tuple[Call, ...]) -> dict[str, Any]:
         """Makes a rule's calls. Returns their errors and the message as it is read back."""
         ts, answers = "", []
+        before = len(self.posted)
         for method, arguments in calls:
             where = {"thread_ts": self.root} if method in ("chat.postMessage", "chat.startStream") else {}
             if method == "chat.startStream":
@@ -101,8 +144,10 @@ class _Place:
             answer = await self.call(method, {**where, **self._filled(arguments, ts)})
             if answer["ok"] and where:
                 ts = str(answer["ts"])
-                self.posted.append(ts)
+            elif answer["ok"] and method == UPLOAD:
+                ts = await self._shared()
             answers.append("ok" if answer["ok"] else str(answer["error"]))
+        self.by_rule[rule] = self.posted[before:]
         return {"answers": answers, "message": await self._read(ts) if ts else None}
 
     def _filled(self, arguments: Mapping[str, Any], ts: str) -> dict[str, Any]:
@@ -112,50 +157,90 @@ class _Place:
         filled: dict[str, Any] = orjson.loads(text)
         return filled
 
-    async def _read(self, ts: str) -> object:
+    async def _thread(self, **which: str) -> list[dict[str, Any]]:
         await self.pacing.acquire_slot("conversations.replies", self.channel)
         found = await self.client.conversations_replies(
-            channel=self.channel, ts=self.root, oldest=ts, latest=ts, inclusive=True, include_all_metadata=True
+            channel=self.channel, ts=self.root, inclusive=True, include_all_metadata=True, limit=200, **which
         )
-        message = next((one for one in found["messages"] if one["ts"] == ts), None)
-        if message is None:
-            return None
-        text = orjson.dumps({key: message[key] for key in _COMPARED if message.get(key)}).decode()
-        for name, value in (("$me", self.me["user"]), ("$here", self.channel)):
-            text = text.replace(value, name)
-        return _anywhere(orjson.loads(text))
+        messages: list[dict[str, Any]] = found["messages"]
+        return messages
+
+    async def _shared(self) -> str:
+        """Returns the timestamp of the message with the last file, which Slack posts a little later."""
+        for _ in range(_SHARING_SECONDS):
+            for message in await self._thread():
+                if self.files[-1] in [one["id"] for one in message.get("files", ())]:
+                    self.posted.append(str(message["ts"]))
+                    return self.posted[-1]
+            await asyncio.sleep(1)
+        return ""
+
+    async def _read(self, ts: str) -> object:
+        found = await self._thread(oldest=ts, latest=ts)
+        message = next((one for one in found if one["ts"] == ts), {})
+        read = {key: message[key] for key in (*COMPARED, "files") if message.get(key)}
+        return comparable(self.nameless(read)) if message else None
+
+    def nameless(self, value: Any) -> Any:
+        """Returns a value in which the app and the channel have the same names in every workspace."""
+        text = orjson.dumps(value).decode()
+        for name, known in (("$me", self.me["user"]), ("$here", self.channel)):
+            text = text.replace(known, name)
+        return orjson.loads(text)
 
     async def clean_up(self) -> int:
-        """Deletes what was posted, the root last. Returns how many messages are left."""
-        left = 0
-        for ts in reversed(self.posted):
-            answer = await self.call("chat.delete", {"ts": ts})
-            left += not answer["ok"] and answer["error"] != "message_not_found"
-        return left
+        """Deletes what was posted, the root last. Returns how many messages and files are left."""
+        if self.sending:
+            await asyncio.wait({self.sending})
+        with contextlib.suppress(SlackApiError, aiohttp.ClientError, TimeoutError):  # also posts whose answer was lost
+            own = [
+                one["ts"] for one in (await self._thread() if self.root else []) if one.get("user") == self.me["user"]
+            ]
+            self.posted += [ts for ts in own if ts not in self.posted]
+        calls = [("chat.delete", {"ts": ts}) for ts in reversed(self.posted)]
+        return sum(
+            [await self._is_left(*call) for call in [*(("files.delete", {"file": one}) for one in self.files), *calls]]
+        )
+
+    async def _is_left(self, method: str, arguments: Mapping[str, str]) -> bool:
+        try:
+            answer = await self.call(method, arguments)
+        except (aiohttp.ClientError, TimeoutError):
+            return True
+        return not answer["ok"] and answer["error"] not in ("message_not_found", "file_not_found", "file_deleted")
 
 
-def _anywhere(value: object) -> object:
-    """Returns a value without what differs between any two workspaces."""
-    if isinstance(value, dict):
-        return {key: _anywhere(one) for key, one in value.items() if key not in _OF_ONE_WORKSPACE}
-    return [_anywhere(one) for one in value] if isinstance(value, list) else value
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Selftest:
-    """The outcome: what was found, and how many of the posts could not be deleted."""
+    """The outcome: what was found, in messages read back and in events, and how many posts could not be deleted."""
 
-    findings: list[Finding]
-    left: int
+    findings: list[Finding] = field(default_factory=list)
+    events: list[Difference] = field(default_factory=list)
+    events_not_tried: str = ""
+    others_events: int = 0  # left to Slack, which sends them again
+    left: int = 0
+    stopped: bool = False
 
-    def report(self, made_at: str, versions: Mapping[str, str]) -> bytes:
+    @property
+    def differs(self) -> bool:
+        """Whether Slack and the twin differ anywhere."""
+        return bool(self.events) or any(one.differs for one in self.findings)
+
+    def not_tried(self, rules: Mapping[str, object]) -> dict[str, str]:
+        """Returns what was not tried, and why."""
+        found = {one.rule: one.not_tried for one in self.findings if one.not_tried}
+        missed = dict.fromkeys(list(rules)[len(self.findings) :], STOPPED)
+        return found | missed | ({"events": self.events_not_tried} if self.events_not_tried else {}) | ONLY_PEOPLE
+
+    def report(self, made_at: str, versions: Mapping[str, str], rules: Mapping[str, object] = RULES) -> bytes:
         """Returns a report as JSON. It has no text of people, no tokens and no ids."""
         differing = [{"rule": one.rule, "slack": one.slack, "twin": one.twin} for one in self.findings if one.differs]
         body = {
             "made_at": made_at,
             "versions": versions,
             "differs": differing,
-            "not_tried": {one.rule: one.not_tried for one in self.findings if one.not_tried},
+            "events_differ": self.events,
+            "not_tried": self.not_tried(rules),
             "same": [one.rule for one in self.findings if not one.differs and not one.not_tried],
         }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)
@@ -168,42 +253,106 @@ async def selftest(
     *,
     pace: bool,
     told: Callable[[Finding], None],
+    app_token: str | None = None,
     rules: Mapping[str, tuple[Call, ...]] = RULES,
+    patience_seconds: float = 10.0,
 ) -> Selftest:
-    """Tries the rules in a private channel, by name or id. Raises ConfigurationError."""
+    """Tries the rules in a private channel, by name or id. Raises ConfigurationError.
+
+    With ``app_token``, waits at the end up to ``patience_seconds`` for each missing event. When cancelled, deletes the
+    posts and returns what was found until then.
+    """
     client = AsyncWebClient(
         token, base_url=base_url, retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=3)]
     )
     pacing = Pacing(enforced=pace)
-    findings: list[Finding] = []
+    done = Selftest()
     try:
         me = await _identity(client)
         there = _Place(client=client, channel=await _channel(client, channel, pacing), me=me, pacing=pacing)
+        async with _twin_place() as (twin, meant), listening(client, app_token, there.is_own) as heard:
+            try:
+                await _try_rules(rules, there, twin, done, told)
+            finally:
+                done.left = await asyncio.shield(asyncio.ensure_future(there.clean_up()))
+            await twin.clean_up()
+            done.others_events = len(heard.others)
+            await _compare_events((there, heard), (twin, meant), done, app_token or "", patience_seconds)
     except SlackApiError as error:
-        raise ConfigurationError(f"Slack refuses the token: {error.response['error']}.") from error
+        raise ConfigurationError(f"Slack refuses {_method(error)}: {error.response['error']}.") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise ConfigurationError(f"{base_url} cannot be reached: {error}") from error
-    async with _twin_place() as twin:
-        try:
-            await there.begin()
-            for rule, calls in rules.items():
-                slack = await there.play(calls)
-                findings.append(Finding(rule=rule, slack=slack, twin=await twin.play(calls)))
-                told(findings[-1])
-        finally:
-            left = await asyncio.shield(asyncio.ensure_future(there.clean_up()))
-    return Selftest(findings=findings, left=left)
+    except asyncio.CancelledError:
+        done.stopped, done.events, done.events_not_tried = True, [], STOPPED
+    return done
+
+
+def _method(error: SlackApiError) -> str:
+    return (
+        "the token"
+        if error.response["error"] in ("invalid_auth", "not_authed")
+        else error.response.api_url.split("/")[-1]
+    )
+
+
+async def _try_rules(
+    rules: Mapping[str, tuple[Call, ...]],
+    there: _Place,
+    twin: _Place,
+    done: Selftest,
+    told: Callable[[Finding], None],
+) -> None:
+    await there.begin()
+    for rule, calls in rules.items():
+        slack = await there.play(rule, calls)
+        done.findings.append(Finding(rule=rule, slack=slack, twin=await twin.play(rule, calls)))
+        told(done.findings[-1])
+
+
+async def _compare_events(
+    slack: tuple[_Place, Heard], twin: tuple[_Place, Heard], done: Selftest, app_token: str, patience_seconds: float
+) -> None:
+    """Waits for the events about each rule's messages and compares them with the twin's."""
+    (there, heard), (here, meant) = slack, twin
+    pairs = [
+        (one.rule, *pair)
+        for one in done.findings
+        if not one.not_tried
+        for pair in zip_longest(there.by_rule[one.rule], here.by_rule[one.rule], fillvalue="")
+    ]
+    expected = {ts: len(meant.about(twin_ts)) for _, ts, twin_ts in pairs}
+    complete = await heard.until(expected, patience_seconds)
+    if not complete and not heard.not_tried:
+        shared = await is_shared(there.client, app_token)
+        heard.not_tried = _NOT_ALONE if shared else "" if heard.events else NO_EVENTS
+    done.events_not_tried = heard.not_tried
+    found: dict[str, Difference] = {}
+    for rule, ts, twin_ts in pairs if not heard.not_tried else ():
+        events = [there.nameless(heard.about(ts)), here.nameless(meant.about(twin_ts))]
+        for where, one, other in differences(*events):
+            key = repr((where, one, other))
+            found.setdefault(key, Difference(where=where, slack=one, twin=other)).rules.append(rule)
+    done.events = list(found.values())
 
 
 @contextlib.asynccontextmanager
-async def _twin_place() -> AsyncIterator[_Place]:
-    async with running(build_twin(rates=False)) as url:
+async def _twin_place() -> AsyncIterator[tuple[_Place, Heard]]:
+    """Yields a place in a new twin, and the events that the twin means to send."""
+    twin, meant = build_twin(seed=_IN_TWIN, rates=False), Heard()
+    async with running(twin) as url:
         client = AsyncWebClient(DEFAULT.apps[0].bot_token, base_url=f"{url}api/")
         pacing = Pacing(enforced=False)
-        channel = await _channel(client, f"#{DEFAULT.channels[0].name}", pacing, must_be_private=False)
+        channel = await _channel(client, "#private", pacing)
         place = _Place(client=client, channel=channel, me=await _identity(client), pacing=pacing)
+        (app,) = twin.workspace.directory.apps.values()
+
+        def on_change(change: Change) -> None:
+            events = events_for(app, change, twin.workspace.directory, base_url=url, now=0, own=True)
+            meant.events.update({one.id: one.body for one in events})
+
+        twin.workspace.listeners.append(on_change)
         await place.begin()
-        yield place
+        yield place, meant
 
 
 async def _identity(client: AsyncWebClient) -> dict[str, str]:
@@ -214,14 +363,14 @@ async def _identity(client: AsyncWebClient) -> dict[str, str]:
     return {"user": me["user_id"], "team": me["team_id"], "reader": reader}
 
 
-async def _channel(client: AsyncWebClient, named: str, pacing: Pacing, *, must_be_private: bool = True) -> str:
+async def _channel(client: AsyncWebClient, named: str, pacing: Pacing) -> str:
     cursor = ""
     while True:
         await pacing.acquire_slot("users.conversations")
         page = await client.users_conversations(types="public_channel,private_channel", limit=200, cursor=cursor)
         for one in page["channels"]:
             if named in (one["id"], f"#{one['name']}", one["name"]):
-                if must_be_private and not one.get("is_private"):
+                if not one.get("is_private"):
                     raise ConfigurationError(
                         f"{named} is public, and the selftest posts some fifty messages: name a private channel."
                     )
