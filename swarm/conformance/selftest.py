@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Final
@@ -98,9 +98,10 @@ class _Place:
     sending: asyncio.Future[Any] | None = None
 
     def is_own(self, event: Mapping[str, Any]) -> bool:
-        """Returns whether an event is about a message of the app in the channel."""
-        is_message = event.get("type") == "message" and event.get("channel") == self.channel
-        return is_message and message_of(dict(event)).get("user") == self.me["user"]
+        """Returns whether an event is about what the app does in the channel."""
+        about = message_of(dict(event))
+        place = event.get("channel") or event.get("channel_id") or (event.get("item") or {}).get("channel")
+        return place == self.channel and self.me["user"] in (about.get("user"), about.get("user_id"))
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Makes a call, which Ctrl-C does not cut off: nobody would know what was posted."""
@@ -274,8 +275,10 @@ async def selftest(
             try:
                 await _try_rules(rules, there, twin, done, told)
             finally:
-                done.left = await asyncio.shield(asyncio.ensure_future(there.clean_up()))
+                done.left = await _to_its_end(there.clean_up())
             await twin.clean_up()
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise asyncio.CancelledError
             done.others_events = len(heard.others)
             await _compare_events((there, heard), (twin, meant), done, app_token or "", patience_seconds)
     except SlackApiError as error:
@@ -285,6 +288,15 @@ async def selftest(
     except asyncio.CancelledError:
         done.stopped, done.events, done.events_not_tried = True, [], STOPPED
     return done
+
+
+async def _to_its_end(deleting: Coroutine[object, object, int]) -> int:
+    """Returns a result that being cancelled does not prevent; then raises CancelledError at the next chance."""
+    task = asyncio.ensure_future(deleting)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    return task.result()
 
 
 def _method(error: SlackApiError) -> str:
