@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS = 200
 
 def run(channel: str, report: Path | None) -> int:
     """Runs the selftest and writes its report. Returns the exit code. Raises ConfigurationError."""
-    slack = load_part([("slack",)])[0].slack
+    slack = load_part([("slack", key) for key in ("bot_token", "app_token", "api_base_url", "pace")])[0].slack
     if slack.bot_token is None:
         raise ConfigurationError("The selftest needs a bot token: set SLACK_BOT_TOKEN (see `swarm slack manifest`).")
     now = datetime.now(UTC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -17,6 +18,7 @@ from slack_twin.settings import Settings
 from slack_twin.twin import Twin, build_twin
 from slack_twin.workspace import Draft
 
+from swarm.cli.slack_selftest import run
 from swarm.conformance.selftest import NO_EVENTS, STOPPED, Finding, Selftest, selftest
 from swarm.conformance.selftest_rules import RULES
 from swarm.domain.errors import ConfigurationError
@@ -194,3 +196,11 @@ async def test_a_stop_while_events_are_awaited_ends_the_wait(workspace: tuple[Tw
         pass
     task.cancel()
     assert (await task).stopped
+
+
+def test_the_command_takes_its_tokens_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-environment")
+    monkeypatch.setenv("SLACK_API_BASE_URL", "http://127.0.0.1:9/api/")
+    with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1:9/api/ cannot be reached"):
+        run("#private", None)
