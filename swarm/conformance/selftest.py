@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Any, Final
 
 import aiohttp
@@ -24,16 +23,7 @@ from slack_twin.seed import DEFAULT, SeedChannel
 from slack_twin.server import running
 from slack_twin.twin import build_twin
 
-from swarm.conformance.selftest_events import (
-    COMPARED,
-    Difference,
-    Heard,
-    comparable,
-    differences,
-    is_shared,
-    listening,
-    message_of,
-)
+from swarm.conformance.selftest_events import Heard, is_shared, listening, message_of
 from swarm.conformance.selftest_rules import ONLY_PEOPLE, RULES, UPLOAD, Call
 from swarm.domain.errors import ConfigurationError
 from swarm.slack.manifest import EVENT_SCOPES
@@ -53,20 +43,23 @@ _NOT_HERE: Final = frozenset(
 )
 """Refusals that say nothing about a rule, but about the app or the workspace."""
 
-STOPPED: Final = "stopped by Ctrl-C"
-NO_EVENTS: Final = "no event about the app's own posts came: it needs Socket Mode and the event message.groups"
-_NOT_ALONE: Final = "another connection of the app was opened meanwhile and took some"
+STOPPED: Final = "stopped"
+NO_EVENTS: Final = "none came about the app's own posts; it needs Socket Mode and the event message.groups"
+NOT_ALONE: Final = "another connection of the app was opened meanwhile"
+_TAKEN: Final = "Takes the app's events until the end. Those of others are left to Slack, which sends them again."
 _IN_TWIN: Final = replace(
     DEFAULT,
     apps=(replace(DEFAULT.apps[0], events=tuple(EVENT_SCOPES)),),
     channels=(SeedChannel(name="private", is_private=True, members=("alice", "swarm")),),
 )
-_SHARING_SECONDS: Final = 5
+_COMPARED: Final = ("text", "blocks", "attachments", "metadata", "subtype", "type", "channel_type")
+"""What is compared by its value; other fields are compared by their kinds."""
+_OF_ONE_WORKSPACE: Final = frozenset({"block_id", "id", "ts", "user", "bot_id", "app_id", "team"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What became of one rule: a list of errors ("ok" without one) and the message, each in both workspaces."""
+    """What became of one rule in both workspaces: the errors ("ok" without one), the message and its events."""
 
     rule: str
     slack: Mapping[str, Any]
@@ -91,39 +84,22 @@ class _Place:
     channel: str
     me: Mapping[str, str]
     pacing: Pacing
+    heard: Heard
+    patience_seconds: float = 0  # for each event
     root: str = ""
     posted: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    by_rule: dict[str, list[str]] = field(default_factory=dict)
-    sending: asyncio.Future[Any] | None = None
-
-    def is_own(self, event: Mapping[str, Any]) -> bool:
-        """Returns whether an event is about what the app does in the channel."""
-        about = message_of(dict(event))
-        place = event.get("channel") or event.get("channel_id") or (event.get("item") or {}).get("channel")
-        return place == self.channel and self.me["user"] in (about.get("user"), about.get("user_id"))
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Makes a call, which Ctrl-C does not cut off: nobody would know what was posted."""
         await self.pacing.acquire_slot(method, self.channel)
-        self.sending = asyncio.ensure_future(self._send(method, arguments))
-        answer: Mapping[str, Any] = await asyncio.shield(self.sending)
-        return answer
-
-    async def _send(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             if method == UPLOAD:
-                answer = (
-                    await self.client.files_upload_v2(channel=self.channel, thread_ts=self.root, **arguments)
-                ).data
-                self.files.append(answer["file"]["id"])
+                answer = (await self.client.files_upload_v2(channel=self.channel, **arguments)).data
             else:
                 answer = (await self.client.api_call(method, json={"channel": self.channel, **arguments})).data
         except SlackApiError as refused:
             answer = refused.response.data
         assert isinstance(answer, dict)
-        if answer["ok"] and method in ("chat.postMessage", "chat.startStream"):
-            self.posted.append(str(answer["ts"]))
         return answer
 
     async def begin(self) -> None:
@@ -133,23 +109,26 @@ class _Place:
                 f"Slack does not let the app write there: {answer['error']}. Invite it to the channel."
             )
         self.root = str(answer["ts"])
+        self.posted.append(self.root)
+        if not await self.heard.about(self.root, 1, self.patience_seconds):
+            self.heard.not_tried = self.heard.not_tried or NO_EVENTS
 
-    async def play(self, rule: str, calls: tuple[Call, ...]) -> dict[str, Any]:
-        """Makes a rule's calls. Returns their errors and the message as it is read back."""
+    async def play(self, calls: tuple[Call, ...], events: int = 0) -> dict[str, Any]:
+        """Makes a rule's calls. Returns their errors, the message as it is read back, and its events."""
         ts, answers = "", []
-        before = len(self.posted)
         for method, arguments in calls:
-            where = {"thread_ts": self.root} if method in ("chat.postMessage", "chat.startStream") else {}
+            where = {"thread_ts": self.root} if method in ("chat.postMessage", "chat.startStream", UPLOAD) else {}
             if method == "chat.startStream":
                 where |= {"recipient_user_id": self.me["reader"], "recipient_team_id": self.me["team"]}
             answer = await self.call(method, {**where, **self._filled(arguments, ts)})
             if answer["ok"] and where:
-                ts = str(answer["ts"])
-            elif answer["ok"] and method == UPLOAD:
-                ts = await self._shared()
+                ts = await self._shared(answer["file"]["id"]) if method == UPLOAD else str(answer["ts"])
+                self.posted.append(ts)
             answers.append("ok" if answer["ok"] else str(answer["error"]))
-        self.by_rule[rule] = self.posted[before:]
-        return {"answers": answers, "message": await self._read(ts) if ts else None}
+        message = next((one for one in await self._thread(oldest=ts, latest=ts) if one["ts"] == ts), {}) if ts else {}
+        read = {key: message[key] for key in (*_COMPARED, "files") if message.get(key)}
+        heard = await self.heard.about(ts, events, self.patience_seconds) if ts else []
+        return {"answers": answers, "message": self._comparable(read), "events": self._comparable(heard)}
 
     def _filled(self, arguments: Mapping[str, Any], ts: str) -> dict[str, Any]:
         text = orjson.dumps(arguments).decode()
@@ -166,82 +145,81 @@ class _Place:
         messages: list[dict[str, Any]] = found["messages"]
         return messages
 
-    async def _shared(self) -> str:
-        """Returns the timestamp of the message with the last file, which Slack posts a little later."""
-        for _ in range(_SHARING_SECONDS):
+    async def _shared(self, file: str) -> str:
+        """Returns the timestamp of the message with a file, which Slack posts a little later than it answers."""
+        self.files.append(file)
+        for _ in range(5):
             for message in await self._thread():
-                if self.files[-1] in [one["id"] for one in message.get("files", ())]:
-                    self.posted.append(str(message["ts"]))
-                    return self.posted[-1]
+                if any(one["id"] == file for one in message.get("files", ())):
+                    return str(message["ts"])
             await asyncio.sleep(1)
         return ""
 
-    async def _read(self, ts: str) -> object:
-        found = await self._thread(oldest=ts, latest=ts)
-        message = next((one for one in found if one["ts"] == ts), {})
-        read = {key: message[key] for key in (*COMPARED, "files") if message.get(key)}
-        return comparable(self.nameless(read)) if message else None
-
-    def nameless(self, value: Any) -> Any:
-        """Returns a value in which the app and the channel have the same names in every workspace."""
+    def _comparable(self, value: object) -> object:
         text = orjson.dumps(value).decode()
         for name, known in (("$me", self.me["user"]), ("$here", self.channel)):
             text = text.replace(known, name)
-        return orjson.loads(text)
+        return _by_kinds(orjson.loads(text))
+
+    def is_own(self, event: Mapping[str, Any]) -> bool:
+        """Returns whether an event is about what the app does in the channel."""
+        place = event.get("channel") or event.get("channel_id") or (event.get("item") or {}).get("channel")
+        about = message_of(dict(event))
+        return place == self.channel and self.me["user"] in (about.get("user"), about.get("user_id"))
 
     async def clean_up(self) -> int:
-        """Deletes what was posted, the root last. Returns how many messages and files are left."""
-        if self.sending:
-            await asyncio.wait({self.sending})
-        with contextlib.suppress(SlackApiError, aiohttp.ClientError, TimeoutError):  # also posts whose answer was lost
-            own = [
-                one["ts"] for one in (await self._thread() if self.root else []) if one.get("user") == self.me["user"]
-            ]
-            self.posted += [ts for ts in own if ts not in self.posted]
-        calls = [("chat.delete", {"ts": ts}) for ts in reversed(self.posted)]
-        return sum(
-            [await self._is_left(*call) for call in [*(("files.delete", {"file": one}) for one in self.files), *calls]]
-        )
-
-    async def _is_left(self, method: str, arguments: Mapping[str, str]) -> bool:
-        try:
-            answer = await self.call(method, arguments)
-        except (aiohttp.ClientError, TimeoutError):
-            return True
-        return not answer["ok"] and answer["error"] not in ("message_not_found", "file_not_found", "file_deleted")
+        """Deletes what was posted, the root last, also posts whose answer was lost. Returns how much is left."""
+        with contextlib.suppress(SlackApiError, aiohttp.ClientError, TimeoutError):
+            found = await self._thread() if self.root else []
+            self.posted += {one["ts"] for one in found if one.get("user") == self.me["user"]}.difference(self.posted)
+        calls = [("files.delete", {"file": file}) for file in self.files]
+        left = 0
+        for method, arguments in [*calls, *(("chat.delete", {"ts": ts}) for ts in reversed(self.posted) if ts)]:
+            try:
+                left += (await self.call(method, arguments)).get("error", "message_not_found") != "message_not_found"
+            except (aiohttp.ClientError, TimeoutError):
+                left += 1
+        return left
 
 
-@dataclass(kw_only=True)
+def _by_kinds(value: object) -> object:
+    """Returns a value of which only what :data:`_COMPARED` names keeps its content."""
+    if isinstance(value, dict):
+        return {key: _anywhere(one) if key in _COMPARED else _by_kinds(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_by_kinds(one) for one in value]
+    return value if isinstance(value, bool | None) else "a text" if isinstance(value, str) else "a number"
+
+
+def _anywhere(value: object) -> object:
+    """Returns a value without what differs between any two workspaces."""
+    if isinstance(value, dict):
+        return {key: _anywhere(one) for key, one in value.items() if key not in _OF_ONE_WORKSPACE}
+    return [_anywhere(one) for one in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, kw_only=True)
 class Selftest:
-    """The outcome: what was found, in messages read back and in events, and how many posts could not be deleted."""
+    """The outcome: what was found, and how many of the posts could not be deleted."""
 
-    findings: list[Finding] = field(default_factory=list)
-    events: list[Difference] = field(default_factory=list)
-    events_not_tried: str = ""
-    others_events: int = 0  # left to Slack, which sends them again
-    left: int = 0
-    stopped: bool = False
-
-    @property
-    def differs(self) -> bool:
-        """Whether Slack and the twin differ anywhere."""
-        return bool(self.events) or any(one.differs for one in self.findings)
+    findings: list[Finding]
+    left: int
+    heard: Heard
 
     def not_tried(self, rules: Mapping[str, object]) -> dict[str, str]:
         """Returns what was not tried, and why."""
         found = {one.rule: one.not_tried for one in self.findings if one.not_tried}
-        missed = dict.fromkeys(list(rules)[len(self.findings) :], STOPPED)
-        return found | missed | ({"events": self.events_not_tried} if self.events_not_tried else {}) | ONLY_PEOPLE
+        found |= dict.fromkeys(list(rules)[len(self.findings) :], STOPPED)
+        return found | ({"events": self.heard.not_tried} if self.heard.not_tried else {}) | ONLY_PEOPLE
 
-    def report(self, made_at: str, versions: Mapping[str, str], rules: Mapping[str, object] = RULES) -> bytes:
+    def report(self, made_at: str, versions: Mapping[str, str]) -> bytes:
         """Returns a report as JSON. It has no text of people, no tokens and no ids."""
         differing = [{"rule": one.rule, "slack": one.slack, "twin": one.twin} for one in self.findings if one.differs]
         body = {
             "made_at": made_at,
             "versions": versions,
             "differs": differing,
-            "events_differ": self.events,
-            "not_tried": self.not_tried(rules),
+            "not_tried": self.not_tried(RULES),
             "same": [one.rule for one in self.findings if not one.differs and not one.not_tried],
         }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)
@@ -254,117 +232,70 @@ async def selftest(
     *,
     pace: bool,
     told: Callable[[Finding], None],
-    app_token: str | None = None,
     rules: Mapping[str, tuple[Call, ...]] = RULES,
-    patience_seconds: float = 10.0,
+    app_token: str | None = None,
+    noted: Callable[[str], None] = lambda note: None,
+    stop: asyncio.Event | None = None,
+    patience_seconds: float = 5.0,
 ) -> Selftest:
-    """Tries the rules in a private channel, by name or id. Raises ConfigurationError.
+    """Tries the rules in a private channel, by name or id, until ``stop`` is set. Raises ConfigurationError.
 
-    With ``app_token``, waits at the end up to ``patience_seconds`` for each missing event. When cancelled, deletes the
-    posts and returns what was found until then.
+    With ``app_token``, waits up to ``patience_seconds`` for the events of each rule.
     """
     client = AsyncWebClient(
         token, base_url=base_url, retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=3)]
     )
     pacing = Pacing(enforced=pace)
-    done = Selftest()
+    findings: list[Finding] = []
     try:
-        me = await _identity(client)
-        there = _Place(client=client, channel=await _channel(client, channel, pacing), me=me, pacing=pacing)
-        async with _twin_place() as (twin, meant), listening(client, app_token, there.is_own) as heard:
+        there = await _place(client, channel, pacing, patience_seconds)
+        async with _twin_place() as twin, listening(client, app_token, there.is_own) as there.heard:
             try:
-                await _try_rules(rules, there, twin, done, told)
+                await there.begin()
+                noted(f"Events are not tried: {there.heard.not_tried}." if there.heard.not_tried else _TAKEN)
+                for rule, calls in rules.items():
+                    if stop and stop.is_set():
+                        break
+                    meant = await twin.play(calls)
+                    slack = await there.play(calls, len(meant["events"]))
+                    if len(slack["events"]) < len(meant["events"]) and not there.heard.not_tried:
+                        there.heard.not_tried = NOT_ALONE if await is_shared(client, app_token or "") else ""
+                    if there.heard.not_tried:
+                        slack["events"] = meant["events"] = None
+                    findings.append(Finding(rule=rule, slack=slack, twin=meant))
+                    told(findings[-1])
             finally:
-                done.left = await _to_its_end(there.clean_up())
-            await twin.clean_up()
-            if (task := asyncio.current_task()) and task.cancelling():
-                raise asyncio.CancelledError
-            done.others_events = len(heard.others)
-            await _compare_events((there, heard), (twin, meant), done, app_token or "", patience_seconds)
+                left = await asyncio.shield(asyncio.ensure_future(there.clean_up()))
     except SlackApiError as error:
-        raise ConfigurationError(f"Slack refuses {_method(error)}: {error.response['error']}.") from error
+        raise ConfigurationError(f"Slack refuses a call of the selftest: {error.response['error']}.") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise ConfigurationError(f"{base_url} cannot be reached: {error}") from error
-    except asyncio.CancelledError:
-        done.stopped, done.events, done.events_not_tried = True, [], STOPPED
-    return done
+    return Selftest(findings=findings, left=left, heard=there.heard)
 
 
-async def _to_its_end(deleting: Coroutine[object, object, int]) -> int:
-    """Returns a result that being cancelled does not prevent; then raises CancelledError at the next chance."""
-    task = asyncio.ensure_future(deleting)
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
-    return task.result()
-
-
-def _method(error: SlackApiError) -> str:
-    return (
-        "the token"
-        if error.response["error"] in ("invalid_auth", "not_authed")
-        else error.response.api_url.split("/")[-1]
+async def _place(client: AsyncWebClient, channel: str, pacing: Pacing, patience_seconds: float = 0) -> _Place:
+    me, channel = await _identity(client), await _channel(client, channel, pacing)
+    return _Place(
+        client=client, channel=channel, me=me, pacing=pacing, heard=Heard(), patience_seconds=patience_seconds
     )
 
 
-async def _try_rules(
-    rules: Mapping[str, tuple[Call, ...]],
-    there: _Place,
-    twin: _Place,
-    done: Selftest,
-    told: Callable[[Finding], None],
-) -> None:
-    await there.begin()
-    for rule, calls in rules.items():
-        slack = await there.play(rule, calls)
-        done.findings.append(Finding(rule=rule, slack=slack, twin=await twin.play(rule, calls)))
-        told(done.findings[-1])
-
-
-async def _compare_events(
-    slack: tuple[_Place, Heard], twin: tuple[_Place, Heard], done: Selftest, app_token: str, patience_seconds: float
-) -> None:
-    """Waits for the events about each rule's messages and compares them with the twin's."""
-    (there, heard), (here, meant) = slack, twin
-    pairs = [
-        (one.rule, *pair)
-        for one in done.findings
-        if not one.not_tried
-        for pair in zip_longest(there.by_rule[one.rule], here.by_rule[one.rule], fillvalue="")
-    ]
-    expected = {ts: len(meant.about(twin_ts)) for _, ts, twin_ts in pairs}
-    complete = await heard.until(expected, patience_seconds)
-    if not complete and not heard.not_tried:
-        shared = await is_shared(there.client, app_token)
-        heard.not_tried = _NOT_ALONE if shared else "" if heard.events else NO_EVENTS
-    done.events_not_tried = heard.not_tried
-    found: dict[str, Difference] = {}
-    for rule, ts, twin_ts in pairs if not heard.not_tried else ():
-        events = [there.nameless(heard.about(ts)), here.nameless(meant.about(twin_ts))]
-        for where, one, other in differences(*events):
-            key = repr((where, one, other))
-            found.setdefault(key, Difference(where=where, slack=one, twin=other)).rules.append(rule)
-    done.events = list(found.values())
-
-
 @contextlib.asynccontextmanager
-async def _twin_place() -> AsyncIterator[tuple[_Place, Heard]]:
-    """Yields a place in a new twin, and the events that the twin means to send."""
-    twin, meant = build_twin(seed=_IN_TWIN, rates=False), Heard()
+async def _twin_place() -> AsyncIterator[_Place]:
+    """Yields a place in a new twin. It has heard every event that the twin sends an app with our manifest."""
+    twin = build_twin(seed=_IN_TWIN, rates=False)
     async with running(twin) as url:
         client = AsyncWebClient(DEFAULT.apps[0].bot_token, base_url=f"{url}api/")
-        pacing = Pacing(enforced=False)
-        channel = await _channel(client, "#private", pacing)
-        place = _Place(client=client, channel=channel, me=await _identity(client), pacing=pacing)
+        place = await _place(client, "#private", Pacing(enforced=False))
         (app,) = twin.workspace.directory.apps.values()
 
         def on_change(change: Change) -> None:
             events = events_for(app, change, twin.workspace.directory, base_url=url, now=0, own=True)
-            meant.events.update({one.id: one.body for one in events})
+            place.heard.events.update({one.id: one.body for one in events})
 
         twin.workspace.listeners.append(on_change)
         await place.begin()
-        yield place, meant
+        yield place
 
 
 async def _identity(client: AsyncWebClient) -> dict[str, str]:

@@ -19,7 +19,8 @@ from slack_twin.twin import Twin, build_twin
 from slack_twin.workspace import Draft
 
 from swarm.cli.slack_selftest import run
-from swarm.conformance.selftest import NO_EVENTS, STOPPED, Finding, Selftest, selftest
+from swarm.conformance.selftest import NO_EVENTS, NOT_ALONE, STOPPED, Finding, Selftest, selftest
+from swarm.conformance.selftest_events import ELSEWHERE
 from swarm.conformance.selftest_rules import RULES
 from swarm.domain.errors import ConfigurationError
 
@@ -58,7 +59,8 @@ async def test_in_the_twin_nothing_differs_and_nothing_is_left(workspace: tuple[
     done = await tried(url, told=told.append, app_token=APP_TOKEN)
     assert [one.rule for one in told] == list(RULES)
     assert [one for one in done.findings if one.differs or one.not_tried] == []
-    assert (done.events, done.events_not_tried, done.others_events) == ([], "", 0)
+    assert (done.heard.not_tried, done.heard.others) == ("", set())
+    assert all(one.slack["events"] for one in done.findings if one.slack["message"])
     assert (done.left, await posts_in(url)) == (0, 0)
     assert not list(twin.workspace.files.all())
     assert b"xoxb" not in done.report("today", {})
@@ -102,7 +104,7 @@ async def test_a_channel_that_cannot_be_used_is_refused(workspace: tuple[Twin, s
         await tried(workspace[1], channel)
 
 
-async def test_what_differs_in_an_event_only_is_named_once_for_all_its_rules(workspace: tuple[Twin, str]) -> None:
+async def test_what_differs_in_an_event_only_is_named(workspace: tuple[Twin, str]) -> None:
     twin, url = workspace
 
     def planted(change: Change) -> None:
@@ -112,18 +114,17 @@ async def test_what_differs_in_an_event_only_is_named_once_for_all_its_rules(wor
 
     twin.workspace.listeners[:] = [planted]
     done = await tried(url, rules=FEW, app_token=APP_TOKEN)
-    assert [one.differs for one in done.findings] == [False] * 3
-    (found,) = [one for one in done.events if one.where == "message_changed.message.text" and one.twin == "a &amp; b"]
-    assert (found.slack, found.rules, done.differs) == ("planted", ["update: of text and blocks"], True)
+    found = next(one for one in done.findings if one.rule == "update: of text and blocks")
+    assert (found.differs, found.slack["message"]) == (True, found.twin["message"])
+    assert [one["events"][1]["message"]["text"] for one in (found.slack, found.twin)] == ["planted", "a &amp; b"]
 
 
-async def test_an_event_that_does_not_come_is_named(workspace: tuple[Twin, str]) -> None:
+async def test_an_event_that_does_not_come_is_a_difference(workspace: tuple[Twin, str]) -> None:
     twin, url = workspace
     deliver = twin.delivery.on_change
-    twin.workspace.listeners[:] = [lambda change: None if isinstance(change, MessageDeleted) else deliver(change)]
+    twin.workspace.listeners[:] = [lambda change: None if isinstance(change, MessageChanged) else deliver(change)]
     done = await tried(url, rules=FEW, app_token=APP_TOKEN, patience_seconds=0.2)
-    assert {one.where for one in done.events} == {"which events"}
-    assert done.events[0].slack == done.events[0].twin[:-1]
+    assert [one.differs for one in done.findings] == [False, True, True]
 
 
 async def test_without_a_token_for_it_or_without_own_events_events_are_not_tried(workspace: tuple[Twin, str]) -> None:
@@ -131,8 +132,8 @@ async def test_without_a_token_for_it_or_without_own_events_events_are_not_tried
     assert (await tried(url, rules=FEW)).not_tried(FEW)["events"] == "SLACK_APP_TOKEN is not set"
     twin.workspace.own_events = False
     done = await tried(url, rules=FEW, app_token=APP_TOKEN, patience_seconds=0.2)
-    assert (done.not_tried(FEW)["events"], done.events) == (NO_EVENTS, [])
-    assert (await tried(url, rules=FEW, app_token="xapp-wrong")).events_not_tried == "invalid_auth"
+    assert (done.not_tried(FEW)["events"], [one.differs for one in done.findings]) == (NO_EVENTS, [False] * 3)
+    assert (await tried(url, rules=FEW, app_token="xapp-wrong")).heard.not_tried == "invalid_auth"
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["before", "meanwhile"])
@@ -149,8 +150,8 @@ async def test_events_are_not_taken_from_a_running_coordinator(workspace: tuple[
         connecting = [] if later else [await connect()]
         told = (lambda finding: connecting.append(asyncio.ensure_future(connect()))) if later else str
         done = await tried(url, told=told, app_token=APP_TOKEN, rules=FEW, patience_seconds=0.2)
-    assert ("another connection" if later else "connected elsewhere") in done.events_not_tried
-    assert (done.events, done.differs) == ([], False)
+    assert done.heard.not_tried == (NOT_ALONE if later else ELSEWHERE)
+    assert not any(one.differs for one in done.findings)
 
 
 async def test_what_people_write_meanwhile_is_left_to_the_next_connection(workspace: tuple[Twin, str]) -> None:
@@ -161,46 +162,32 @@ async def test_what_people_write_meanwhile_is_left_to_the_next_connection(worksp
     assert alice is not None
     message = Draft(user=alice.id, text="meanwhile")
     done = await tried(url, told=lambda finding: twin.workspace.post(channel, message), app_token=APP_TOKEN, rules=FEW)
-    assert (done.events, done.others_events) == ([], 3)
+    assert ([one.differs for one in done.findings], len(done.heard.others)) == ([False] * 3, 3)
     assert not any(one["acked"] for one in twin.delivery.journal.since(0) if one["channel"] == channel.id)
     assert b"meanwhile" not in done.report("today", {})
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        lambda change: isinstance(change, MessagePosted) and change.message.text == "before",
-        lambda change: isinstance(change, MessageDeleted),
-    ],
-    ids=["while a post is under way", "while posts are deleted"],
-)
+@pytest.mark.parametrize("when", [MessagePosted, MessageDeleted])
 async def test_when_it_is_stopped_nothing_is_left_and_the_rest_is_not_tried(
-    workspace: tuple[Twin, str], moment: Callable[[Change], bool]
+    workspace: tuple[Twin, str], when: type[Change]
 ) -> None:
     twin, url = workspace
-    task = asyncio.ensure_future(tried(url, rules=FEW, app_token=APP_TOKEN))
-    twin.workspace.listeners.append(lambda change: task.cancel() if moment(change) else None)
-    done = await task
-    assert (done.stopped, done.left, await posts_in(url)) == (True, 0, 0)
-    assert done.not_tried(FEW)["events"] == STOPPED
+    stop = asyncio.Event()
+    twin.workspace.listeners.append(lambda change: stop.set() if isinstance(change, when) else None)
+    done = await tried(url, rules=FEW, app_token=APP_TOKEN, stop=stop)
+    assert (done.left, await posts_in(url)) == (0, 0)
+    assert [why for name, why in done.not_tried(FEW).items() if name in FEW] == (
+        [STOPPED] * 3 if when is MessagePosted else []
+    )
 
 
-async def test_a_stop_while_events_are_awaited_ends_the_wait(workspace: tuple[Twin, str]) -> None:
-    twin, url = workspace
-    twin.workspace.own_events = False
-    task = asyncio.ensure_future(tried(url, rules=FEW, app_token=APP_TOKEN, patience_seconds=3600))
-    gone = asyncio.Event()
-    twin.workspace.listeners.append(lambda change: gone.set() if isinstance(change, MessageDeleted) else None)
-    await gone.wait()
-    while await posts_in(url):
-        pass
-    task.cancel()
-    assert (await task).stopped
-
-
-def test_the_command_takes_its_tokens_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("app_token", ["", "xapp-environment"])
+def test_the_command_takes_its_tokens_from_the_environment(
+    app_token: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-environment")
+    monkeypatch.setenv("SLACK_APP_TOKEN", app_token)
     monkeypatch.setenv("SLACK_API_BASE_URL", "http://127.0.0.1:9/api/")
     with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1:9/api/ cannot be reached"):
         run("#private", None)
