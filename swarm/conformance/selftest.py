@@ -84,8 +84,7 @@ class _Place:
     channel: str
     me: Mapping[str, str]
     pacing: Pacing
-    heard: Heard
-    patience_seconds: float = 0  # for each event
+    heard: Heard = field(default_factory=Heard)
     root: str = ""
     posted: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -110,7 +109,7 @@ class _Place:
             )
         self.root = str(answer["ts"])
         self.posted.append(self.root)
-        if not await self.heard.about(self.root, 1, self.patience_seconds):
+        if not await self.heard.about(self.root, 1):
             self.heard.not_tried = self.heard.not_tried or NO_EVENTS
 
     async def play(self, calls: tuple[Call, ...], events: int = 0) -> dict[str, Any]:
@@ -125,9 +124,9 @@ class _Place:
                 ts = await self._shared(answer["file"]["id"]) if method == UPLOAD else str(answer["ts"])
                 self.posted.append(ts)
             answers.append("ok" if answer["ok"] else str(answer["error"]))
-        message = next((one for one in await self._thread(oldest=ts, latest=ts) if one["ts"] == ts), {}) if ts else {}
+        message = next((one for one in (await self._thread() if ts else ()) if one["ts"] == ts), {})
         read = {key: message[key] for key in (*_COMPARED, "files") if message.get(key)}
-        heard = await self.heard.about(ts, events, self.patience_seconds) if ts else []
+        heard = await self.heard.about(ts, events)
         return {"answers": answers, "message": self._comparable(read), "events": self._comparable(heard)}
 
     def _filled(self, arguments: Mapping[str, Any], ts: str) -> dict[str, Any]:
@@ -137,29 +136,26 @@ class _Place:
         filled: dict[str, Any] = orjson.loads(text)
         return filled
 
-    async def _thread(self, **which: str) -> list[dict[str, Any]]:
+    async def _thread(self) -> list[dict[str, Any]]:
         await self.pacing.acquire_slot("conversations.replies", self.channel)
         found = await self.client.conversations_replies(
-            channel=self.channel, ts=self.root, inclusive=True, include_all_metadata=True, limit=200, **which
+            channel=self.channel, ts=self.root, include_all_metadata=True, limit=200
         )
-        messages: list[dict[str, Any]] = found["messages"]
-        return messages
+        return list(found["messages"])
 
     async def _shared(self, file: str) -> str:
         """Returns the timestamp of the message with a file, which Slack posts a little later than it answers."""
         self.files.append(file)
         for _ in range(5):
-            for message in await self._thread():
-                if any(one["id"] == file for one in message.get("files", ())):
-                    return str(message["ts"])
+            if (last := (await self._thread())[-1]).get("files"):
+                return str(last["ts"])
             await asyncio.sleep(1)
         return ""
 
     def _comparable(self, value: object) -> object:
         text = orjson.dumps(value).decode()
-        for name, known in (("$me", self.me["user"]), ("$here", self.channel)):
-            text = text.replace(known, name)
-        return _by_kinds(orjson.loads(text))
+        text = text.replace(self.me["user"], "$me").replace(self.channel, "$here")
+        return _anywhere(orjson.loads(text))
 
     def is_own(self, event: Mapping[str, Any]) -> bool:
         """Returns whether an event is about what the app does in the channel."""
@@ -170,11 +166,10 @@ class _Place:
     async def clean_up(self) -> int:
         """Deletes what was posted, the root last, also posts whose answer was lost. Returns how much is left."""
         with contextlib.suppress(SlackApiError, aiohttp.ClientError, TimeoutError):
-            found = await self._thread() if self.root else []
-            self.posted += {one["ts"] for one in found if one.get("user") == self.me["user"]}.difference(self.posted)
-        calls = [("files.delete", {"file": file}) for file in self.files]
-        left = 0
-        for method, arguments in [*calls, *(("chat.delete", {"ts": ts}) for ts in reversed(self.posted) if ts)]:
+            found = [one["ts"] for one in await self._thread() if one.get("user") == self.me["user"]]
+            self.posted += [ts for ts in found if ts not in self.posted]
+        left, calls = 0, [("files.delete", {"file": file}) for file in self.files]
+        for method, arguments in [*calls, *(("chat.delete", {"ts": ts}) for ts in reversed(self.posted))]:
             try:
                 left += (await self.call(method, arguments)).get("error", "message_not_found") != "message_not_found"
             except (aiohttp.ClientError, TimeoutError):
@@ -182,20 +177,14 @@ class _Place:
         return left
 
 
-def _by_kinds(value: object) -> object:
-    """Returns a value of which only what :data:`_COMPARED` names keeps its content."""
+def _anywhere(value: object, *, is_kept: bool = False) -> object:
+    """Returns a value without what differs between any two workspaces: other fields than these show their kind."""
     if isinstance(value, dict):
-        return {key: _anywhere(one) if key in _COMPARED else _by_kinds(one) for key, one in value.items()}
+        found = {key: one for key, one in value.items() if not (is_kept and key in _OF_ONE_WORKSPACE)}
+        return {key: _anywhere(one, is_kept=is_kept or key in _COMPARED) for key, one in found.items()}
     if isinstance(value, list):
-        return [_by_kinds(one) for one in value]
-    return value if isinstance(value, bool | None) else "a text" if isinstance(value, str) else "a number"
-
-
-def _anywhere(value: object) -> object:
-    """Returns a value without what differs between any two workspaces."""
-    if isinstance(value, dict):
-        return {key: _anywhere(one) for key, one in value.items() if key not in _OF_ONE_WORKSPACE}
-    return [_anywhere(one) for one in value] if isinstance(value, list) else value
+        return [_anywhere(one, is_kept=is_kept) for one in value]
+    return value if is_kept or isinstance(value, bool | None) else type(value).__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,11 +234,11 @@ async def selftest(
     client = AsyncWebClient(
         token, base_url=base_url, retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=3)]
     )
-    pacing = Pacing(enforced=pace)
     findings: list[Finding] = []
     try:
-        there = await _place(client, channel, pacing, patience_seconds)
-        async with _twin_place() as twin, listening(client, app_token, there.is_own) as there.heard:
+        there = await _place(client, channel, Pacing(enforced=pace))
+        there.heard.patience_seconds = patience_seconds
+        async with _twin_place() as twin, listening(client, app_token, there.is_own, there.heard):
             try:
                 await there.begin()
                 noted(f"Events are not tried: {there.heard.not_tried}." if there.heard.not_tried else _TAKEN)
@@ -273,11 +262,9 @@ async def selftest(
     return Selftest(findings=findings, left=left, heard=there.heard)
 
 
-async def _place(client: AsyncWebClient, channel: str, pacing: Pacing, patience_seconds: float = 0) -> _Place:
-    me, channel = await _identity(client), await _channel(client, channel, pacing)
-    return _Place(
-        client=client, channel=channel, me=me, pacing=pacing, heard=Heard(), patience_seconds=patience_seconds
-    )
+async def _place(client: AsyncWebClient, channel: str, pacing: Pacing) -> _Place:
+    me = await _identity(client)
+    return _Place(client=client, channel=await _channel(client, channel, pacing), me=me, pacing=pacing)
 
 
 @contextlib.asynccontextmanager

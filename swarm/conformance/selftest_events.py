@@ -31,18 +31,19 @@ class Heard:
     others: set[str] = field(default_factory=set)  # the ids of what was left unacknowledged
     not_tried: str = ""
     came: asyncio.Event = field(default_factory=asyncio.Event)
+    patience_seconds: float = 0
 
-    async def about(self, ts: str, count: int = 0, patience_seconds: float = 0) -> list[JsonObject]:
+    async def about(self, ts: str, count: int) -> list[JsonObject]:
         """Waits for a number of events about a message. Returns those that came, in their order."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_seconds):
-                while len(self._about(ts)) < count and not self.not_tried:
+            async with asyncio.timeout(self.patience_seconds):
+                while (
+                    sum(ts == message_of(one).get("ts") for one in self.events.values()) < count and not self.not_tried
+                ):
                     self.came.clear()
                     await self.came.wait()
-        return sorted(self._about(ts), key=lambda event: str(event["event_ts"]))
-
-    def _about(self, ts: str) -> list[JsonObject]:
-        return [event for event in self.events.values() if message_of(event).get("ts") == ts]
+        found = [event for event in self.events.values() if message_of(event).get("ts") == ts != ""]
+        return sorted(found, key=lambda event: str(event["event_ts"]))
 
 
 def message_of(event: JsonObject) -> JsonObject:
@@ -53,10 +54,10 @@ def message_of(event: JsonObject) -> JsonObject:
 
 @contextlib.asynccontextmanager
 async def listening(
-    client: AsyncWebClient, app_token: str | None, is_own: Callable[[JsonObject], bool]
-) -> AsyncIterator[Heard]:
+    client: AsyncWebClient, app_token: str | None, is_own: Callable[[JsonObject], bool], heard: Heard
+) -> AsyncIterator[None]:
     """Receives events by Socket Mode while the context lasts, unless the app has another connection."""
-    heard = Heard(not_tried="" if app_token else "SLACK_APP_TOKEN is not set")
+    heard.not_tried = "" if app_token else "SLACK_APP_TOKEN is not set"
     async with contextlib.AsyncExitStack() as stack:
         try:
             socket, count = await _connected(client, app_token, stack) if app_token else (None, 0)
@@ -67,7 +68,7 @@ async def listening(
         elif socket:
             heard.not_tried = ELSEWHERE
             await stack.aclose()
-        yield heard
+        yield
 
 
 async def is_shared(client: AsyncWebClient, app_token: str) -> bool:
