@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.services.rules.reply import Dismissed
+from swarm.services.inbox.replies import Dismissed
 from tools.tool import CallContext, McpTool, WritingArguments
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.services.rules.fencing import ThreadReference
+from swarm.services.work.fencing import ThreadReference
 from tools.tool import Arguments, CallContext, McpTool
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.json_shapes import MessageShape, ThreadShape, shape
-from swarm.services.rules.fencing import ThreadReference
+from swarm.services.work.fencing import ThreadReference
 from tools.tool import Arguments, CallContext, McpTool
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.errors import Invalid
-from swarm.services.rules.reply import Replied
+from swarm.services.inbox.replies import Replied
 from tools.tool import CallContext, McpTool, WritingArguments
 
 

@@ -33,10 +33,10 @@ from swarm.app.slack_check import SlackCheck
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
 from swarm.config.reading import overruled_tokens
-from swarm.domain.access import Me
 from swarm.domain.answers.agents import StreamingAgent, conversation_with
 from swarm.domain.errors import Unavailable
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.text import secrets as text_secrets
 from swarm.domain.troubles import AUTH_PART
 from swarm.domain.watchers import Watcher, Watchers
@@ -52,6 +52,7 @@ from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import ConnectionLimits
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
+from swarm.services.ground.locks import Election, LockTerm
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.commands import Commands
@@ -65,15 +66,14 @@ from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.status_lines import StatusLines
 from swarm.services.outbox.webhooks import WebhookSender
-from swarm.services.rules.escalations import tell_failed_call
-from swarm.services.rules.locks import Election, LockTerm
-from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.answer_run import RunContext
 from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.run_control import Buttons, RunControl
 from swarm.services.runs.run_recovery import Recovery
 from swarm.services.runs.streaming_agents import StreamingAgentRuns
+from swarm.services.speaking.escalations import tell_failed_call
+from swarm.services.speaking.participants import Rosters, Standings
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.live import LiveStage

@@ -14,8 +14,8 @@ from typing import Final
 import structlog
 
 from swarm.config import Settings, secret_problem
-from swarm.domain.access import Me
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.policy.access import Me
 
 FILES: Final = (
     *("*.db", "*.db-wal", "*.db-shm", "*.db-journal", "*.token", "*.log", "chat_history", "logs", "logs/*.log"),

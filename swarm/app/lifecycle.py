@@ -23,6 +23,7 @@ from swarm.clock import until_next
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.entrypoints.web.server import Config, ConnectionLimits
 from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.ground.locks import Election, LockTerm
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.event_watchdog import EventWatchdog
@@ -32,7 +33,6 @@ from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.status_lines import StatusLines
 from swarm.services.outbox.webhooks import WebhookSender
-from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database

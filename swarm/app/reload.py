@@ -22,11 +22,11 @@ from swarm.clock import until_next
 from swarm.config import BadSettings, Settings, differences, load
 from swarm.config import secrets as config_secrets
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
-from swarm.domain.operating_policy import SETTINGS_KEPT, PolicyBook, ReloadResult
+from swarm.domain.policy.operating import SETTINGS_KEPT, PolicyBook, ReloadResult
 from swarm.domain.slack_check import sentences
 from swarm.domain.text import secrets as text_secrets
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.participants import Rosters
+from swarm.services.ground.guarded import attempt
+from swarm.services.speaking.participants import Rosters
 
 LIVE: Final = (
     "channels",

@@ -21,14 +21,14 @@ from swarm.config import (
 from swarm.config.builtin import SERVERS_CONFIG, AgentLimitSettings
 from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
 from swarm.config.section import Section
-from swarm.domain.access import AgentAccess, CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
-from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import NO_LIMITS, ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionPolicy, DecisionRule
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
-from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
+from swarm.domain.policy.access import AgentAccess, CallerPolicy
+from swarm.domain.policy.channels import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
+from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
 
 if TYPE_CHECKING:
     from swarm.agents.toolbox.tool import ToolLimits

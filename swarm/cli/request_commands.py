@@ -10,10 +10,10 @@ from rich.table import Column, Table
 
 from swarm.cli.operator_commands import operate
 from swarm.cli.terminal import Terminal, write_json_lines
-from swarm.domain.decision_rules import deciders_text
 from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import DecisionPolicy, FileDiff, HumanDecision, RequestStatus, ToolRequest
-from swarm.domain.shown_requests import Reader, operator_text
+from swarm.domain.policy.decision_rules import deciders_text
+from swarm.domain.requests.shown import Reader, operator_text
 from swarm.domain.text.characters import line_for_terminal
 from swarm.domain.text.unique_keys import read_json
 

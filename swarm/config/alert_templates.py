@@ -7,7 +7,7 @@ from typing import Final
 
 from swarm.config.channels import AlertSettings, ChannelSettings
 from swarm.config.settings import Settings
-from swarm.domain.channel_policy import Listen
+from swarm.domain.policy.channels import Listen
 from swarm.domain.prompts.alerts import check_template
 
 MAX_TEMPLATE_BYTES: Final = 100_000

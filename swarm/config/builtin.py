@@ -12,7 +12,6 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 
 from swarm.config.channels import SuggestedPromptSettings
 from swarm.config.section import HttpAddress, Section
-from swarm.domain.access import OPERATOR, check_callers
 from swarm.domain.answers.agents import PARALLEL_RUNS, OnRestart
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import Role
@@ -28,6 +27,7 @@ from swarm.domain.model.language_models import (
     guessed_provider,
 )
 from swarm.domain.model.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope
+from swarm.domain.policy.access import OPERATOR, check_callers
 
 SERVERS_CONFIG = Path("servers_config.json")
 PROMPTS_CONFIG = Path("prompts/prompts_config.yaml")

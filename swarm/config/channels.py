@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, JsonValue, SecretStr, field_validato
 
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.answers.calls import Growth, TaskDisplay
-from swarm.domain.channel_policy import (
+from swarm.domain.policy.channels import (
     ALERT_WINDOW_SECONDS,
     BOT_MESSAGES_PER_HOUR,
     DirectReplies,

@@ -26,14 +26,14 @@ from swarm.config.builtin import (
 from swarm.config.channel_agents import agent_by_id, is_service
 from swarm.config.channels import ChannelSettings, EmojiName, FeedbackSettings, GroupId, UserId
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
-from swarm.domain.decision_rules import check_policy
 from swarm.domain.errors import Invalid
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import MAX_NEED, DecisionPolicy
 from swarm.domain.model.runs import MOST_LOG_BYTES
-from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
+from swarm.domain.policy.decision_rules import check_policy
+from swarm.domain.policy.operating import MESSAGES_PER_MINUTE
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 from swarm.domain.tool_names import tool_name_problem
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine

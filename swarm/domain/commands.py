@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from swarm.domain.channel_policy import Listen
 from swarm.domain.model.agents import Load, Role
+from swarm.domain.policy.channels import Listen
 
 
 class Subcommand(StrEnum):

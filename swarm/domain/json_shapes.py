@@ -19,7 +19,7 @@ from swarm.clock import from_iso, to_iso
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import AgentMessage
 from swarm.domain.model.triggers import Tray
-from swarm.domain.request_shapes import RequestShape, request_shape
+from swarm.domain.requests.shapes import RequestShape, request_shape
 from swarm.domain.text.slack_text import preview
 
 _Shape = TypeVar("_Shape")

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Final, Protocol
 
-from swarm.domain.access import Person, UserGroup
 from swarm.domain.commands import HomeContent
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.model.webhooks import WebhookAnswer
+from swarm.domain.policy.access import Person, UserGroup
 from swarm.domain.prompts.input import ChannelFacts
 
 

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.access import NOTHING_MISSING, Denial, DeniedBy, Me, MissingFacts, denial, first_denial
-from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.model.inbox import MatchedBy
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
-from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb
+from swarm.domain.policy.access import NOTHING_MISSING, Denial, DeniedBy, Me, MissingFacts, denial, first_denial
+from swarm.domain.policy.channels import ChannelPolicy, Listen
+from swarm.domain.policy.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")

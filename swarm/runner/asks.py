@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from swarm.domain.schema_forms import fields_of, json_text
+from swarm.domain.requests.schema_forms import fields_of, json_text
 from swarm.domain.text.secrets import without_secrets
 from swarm.runner.coordinator import CoordinatorConnection, Refused
 from swarm.runner.output import repeated

@@ -6,16 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from swarm.domain.access import Me
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.runs import MOST_LOG_BYTES
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, Directory, SlackFiles, UserGroups
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads
+from swarm.services.ground.credentials import AgentTokenCache
 from swarm.services.inbox.inbox import Conversations, Inbox, Trays
 from swarm.services.inbox.polls import Polls
+from swarm.services.inbox.replies import Replies
 from swarm.services.inbox.run_calls import RunCalls
 from swarm.services.inbox.run_logs import RunLogs
 from swarm.services.inbox.triggers import Triggers
@@ -31,10 +33,8 @@ from swarm.services.outbox.resend import Resending
 from swarm.services.requests.budgets import RunUsage
 from swarm.services.requests.deciding import RequestDecisions
 from swarm.services.requests.human_requests import HumanRequests
-from swarm.services.rules.credentials import AgentTokenCache
-from swarm.services.rules.participants import Standings
-from swarm.services.rules.reply import Replies
 from swarm.services.runs.stream import AnswerStreams
+from swarm.services.speaking.participants import Standings
 from swarm.services.tasks.delegate import Delegations
 from swarm.services.tasks.task_work import TaskWork
 from swarm.services.tasks.tasks import Tasks

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.channel_policy import SUGGESTED_PROMPTS
+from swarm.domain.policy.channels import SUGGESTED_PROMPTS
 
 _READ_CONVERSATIONS: Final = ("channels:read", "groups:read", "im:read", "mpim:read")
 _READ_HISTORY: Final = ("channels:history", "groups:history", "im:history", "mpim:history")

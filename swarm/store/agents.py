@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import (
@@ -38,6 +38,9 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, threads
 from swarm.store.tables.agents import agent_instances, agent_tokens
 from swarm.store.tables.work import inbox_messages, lease_members, leases, tasks
+
+AGENTS: Final = "agents"
+"""The topic for changes to the set of agents."""
 
 _present = agents.c.revoked_at.is_(None)
 _other = agents.alias("other")

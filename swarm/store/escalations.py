@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import bindparam, delete, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.escalations import Escalation, EscalationAsker, OnCall
+from swarm.domain.policy.escalations import Escalation, EscalationAsker, OnCall
 from swarm.store import history
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction

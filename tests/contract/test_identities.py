@@ -17,12 +17,12 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.routing import Route
 
-from swarm.domain.access import CallerPolicy
 from swarm.domain.model.agents import Role
 from swarm.domain.model.requests import NewRequest
 from swarm.domain.model.threads import File
+from swarm.domain.policy.access import CallerPolicy
+from swarm.services.ground.idempotency import Caller
 from swarm.services.requests.human_requests import AskedWork
-from swarm.services.rules.idempotency import Caller
 from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, agui_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor, error_of
 from tests.support.whole import Whole, whole

@@ -26,7 +26,7 @@ import psycopg
 from swarm.bench.agents import Part, question
 from swarm.bench.storm import Asked, Log, Seen, judge
 from swarm.bench.streaming_agent import Order
-from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.kill_plan import Point, Victim
 from tests.crash.kill_verdict import (

@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 
 from swarm.bench.storm import Asked
 from swarm.bench.streaming_agent import Order, marks_in
-from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.runs.run_ends import STOP_TEXT
 from tests.support.truth import TABLES, Tables
 from tests.support.twin_client import ANSWERED, STORED

@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from mcp import MCPError
 
-from swarm.services.rules.locks import TERM_SECONDS
+from swarm.services.ground.locks import TERM_SECONDS
 from swarm.slack.outgoing.pacing import POSTS_PER_CHANNEL
 from tests.crash.scene import inbox_message_of, lease_of
 from tests.support.balancer import Balancer, balancing

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from swarm.domain.button_actions import DROP_ACTION, RETRY_RUN_ACTION
+from swarm.domain.requests.button_actions import DROP_ACTION, RETRY_RUN_ACTION
 from tests.crash.scene import both_engines
 from tests.support.caipe import Caipe, Shape
 from tests.support.deleter import Deleter

@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from slack_twin.seed import DEFAULT
 
-from swarm.domain.button_actions import ESCALATE_ACTION
+from swarm.domain.requests.button_actions import ESCALATE_ACTION
 from tests.support.agui_server import FINISHED, STARTED, AguiServer, agui_server, said
 from tests.support.doors import Visitor
 from tests.support.http import client as http_client

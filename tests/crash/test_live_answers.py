@@ -21,7 +21,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from swarm.domain.button_actions import RETRY_RUN_ACTION, STOP_RUN_ACTION
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION, STOP_RUN_ACTION
 from swarm.services.runs.run_ends import RESTARTED, RESTARTED_TEXT, STOP_TEXT
 from tests.support.agui_server import STALL, STARTED, AguiServer, Request, answering, said
 from tests.support.http import client as http_client

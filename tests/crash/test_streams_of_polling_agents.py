@@ -12,7 +12,7 @@ import httpx2
 import psycopg
 import pytest
 
-from swarm.services.rules.locks import TERM_SECONDS
+from swarm.services.ground.locks import TERM_SECONDS
 from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.scene import Scene, Trigger, both_engines, inbox_message_of, lease_of
 from tests.support.doors import Visitor, error_of

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import httpx2
 
-from swarm.domain.button_actions import DECIDE_ACTION, RETRY_RUN_ACTION
+from swarm.domain.requests.button_actions import DECIDE_ACTION, RETRY_RUN_ACTION
 from tests.decisions.expected import CLIS, NOT_OFFERED, NOTHING_TO_RETRY, SEQUENTIAL, Act, Asker, Cell, Course, expected
 from tests.decisions.journal import ASKS
 from tests.decisions.scene import (

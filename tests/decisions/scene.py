@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 import httpx2
 import yaml
 
-from swarm.domain.button_actions import DECIDE_ACTION, FORM_ACTION, RETRY_RUN_ACTION
 from swarm.domain.model.agents import Role
+from swarm.domain.requests.button_actions import DECIDE_ACTION, FORM_ACTION, RETRY_RUN_ACTION
 from tests.decisions import acp_program, claude_program
 from tests.decisions.expected import Asker
 from tests.decisions.journal import Journal

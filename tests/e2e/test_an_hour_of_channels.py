@@ -27,10 +27,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from swarm.domain.button_actions import ESCALATE_ACTION, FEEDBACK_ACTION, REASON_ACTION
 from swarm.domain.model.feedback import Reason
-from swarm.services.rules.locks import TERM_SECONDS
-from swarm.services.rules.system_messages import LIMITED_TEXT
+from swarm.domain.requests.button_actions import ESCALATE_ACTION, FEEDBACK_ACTION, REASON_ACTION
+from swarm.services.ground.locks import TERM_SECONDS
+from swarm.services.speaking.system_messages import LIMITED_TEXT
 from tests.support.agui_server import answering, sse
 from tests.support.caipe import AGENT, Caipe, Shape
 from tests.support.caipe import Start as Asked

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 import yaml
 
-from swarm.domain.button_actions import ESCALATE_ACTION, FEEDBACK_ACTION, REASON_ACTION
 from swarm.domain.model.feedback import INSTRUCTIONS, Reason
+from swarm.domain.requests.button_actions import ESCALATE_ACTION, FEEDBACK_ACTION, REASON_ACTION
 from swarm.services.runs.feedback import NOTED_TEXT, THANKS_TEXT, UNDER_WAY_TEXT
 from tests.support.agui_server import AguiServer, Request, agui_server, answering
 from tests.support.doors import Visitor

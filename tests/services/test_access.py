@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.channel_policy import BOT_MESSAGES_PER_HOUR, ChannelPolicy, Listen
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import BOT_MESSAGES_PER_HOUR, ChannelPolicy, Listen
+from swarm.domain.policy.operating import OperatingPolicy
 from tests.support.world import BOT, World, said
 
 ALICE_ONLY = ChannelPolicy(allowed_users=frozenset({"U1"}))

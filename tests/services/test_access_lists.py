@@ -6,8 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import AgentAccess
-from swarm.domain.button_actions import (
+from swarm.domain.errors import Forbidden, Unavailable
+from swarm.domain.model.inbox import InboxStatus, MatchedBy
+from swarm.domain.model.requests import DecisionPolicy, RequestStatus
+from swarm.domain.model.threads import ChannelType, SlackMessage, Standing
+from swarm.domain.model.triggers import TriggerKind
+from swarm.domain.policy.access import AgentAccess
+from swarm.domain.policy.channels import ChannelPolicy, External, Listen, PeopleLists
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import (
     FEEDBACK_ACTION,
     RETRY_RUN_ACTION,
     STOP_RUN_ACTION,
@@ -16,16 +23,9 @@ from swarm.domain.button_actions import (
     SessionStopped,
     feedback_value,
 )
-from swarm.domain.channel_policy import ChannelPolicy, External, Listen, PeopleLists
-from swarm.domain.errors import Forbidden, Unavailable
-from swarm.domain.model.inbox import InboxStatus, MatchedBy
-from swarm.domain.model.requests import DecisionPolicy, RequestStatus
-from swarm.domain.model.threads import ChannelType, SlackMessage, Standing
-from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.ground.idempotency import Caller
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
-from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.participants import UNVERIFIED_TEXT
+from swarm.services.speaking.participants import UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
 from tests.services.test_requests import Asking
 from tests.services.test_strangers import guest, outcome, whispers

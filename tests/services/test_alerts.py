@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, Listen
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.model.threads import AuthorKind, MessageEdited, SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import AlertPolicy, ChannelPolicy, Listen
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.sweep import is_nothing_due
 from swarm.services.runs.run_input import Ids, run_input
 from swarm.store.bridge.database import Database

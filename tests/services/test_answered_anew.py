@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
-from swarm.domain.button_actions import FEEDBACK_ACTION, REASON_ACTION, RETRY_RUN_ACTION, FeedbackChoice
 from swarm.domain.model.feedback import INSTRUCTIONS, Reason
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.prompts.input import RETRY_PREFIX
+from swarm.domain.requests.button_actions import FEEDBACK_ACTION, REASON_ACTION, RETRY_RUN_ACTION, FeedbackChoice
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import assistant, multiply, router

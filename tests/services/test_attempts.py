@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.runs import PageKind, RunStep
 from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.builtin.sessions import DatabaseMemory
-from swarm.services.rules.system_messages import post_message
+from swarm.services.speaking.system_messages import post_message
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import sessions

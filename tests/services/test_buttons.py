@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.button_actions import STOP_TASK_ACTION, ButtonPressed
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import STOP_TASK_ACTION, ButtonPressed
 from swarm.services.runs.run_control import OVER_TEXT
 from swarm.services.tasks.tasks import brief
 from tests.support.world import BOT, World, holding

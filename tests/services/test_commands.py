@@ -9,8 +9,6 @@ import orjson
 import pytest
 
 from swarm.clock import to_iso
-from swarm.domain.button_actions import STOP_OWN_ACTION, STOP_TASK_ACTION, ButtonPressed
-from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.commands import (
     AgentList,
     CommandAnswer,
@@ -35,7 +33,9 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import ChannelType, SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
-from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook
+from swarm.domain.policy.channels import ChannelPolicy, Listen
+from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook
+from swarm.domain.requests.button_actions import STOP_OWN_ACTION, STOP_TASK_ACTION, ButtonPressed
 from swarm.services.intake.commands import (
     ELSEWHERE_TEXT,
     NO_LINK_TEXT,
@@ -43,8 +43,8 @@ from swarm.services.intake.commands import (
     UNKNOWN_MESSAGE_TEXT,
     Commands,
 )
-from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT
 from swarm.services.runs.run_control import ENDED_TEXT, STOPPED_TEXT
+from swarm.services.speaking.participants import LIMITED_TEXT, UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
 from swarm.store.runs import remarks
 from tests.services.test_requests import APPROVAL, Asking

@@ -18,13 +18,13 @@ from swarm.domain.answers.events import (
     Speaker,
     TextDelta,
 )
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.deliveries import DeliveryRefused
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.prompts.input import ChannelFacts
 from swarm.store import requests
 from tests.support.live import Events, Gate, Scripted, ends, hired, playing, says

@@ -8,20 +8,20 @@ import pytest
 
 from swarm.domain.answers.calls import TaskDisplay
 from swarm.domain.answers.events import Broken, TextDelta
-from swarm.domain.button_actions import (
-    FEEDBACK_ACTION,
-    RETRY_RUN_ACTION,
-)
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.deliveries import DeliveryRefused
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy, Policies
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy, Policies
 from swarm.domain.prompts.input import RETRY_PREFIX
-from swarm.services.rules.idempotency import Caller
+from swarm.domain.requests.button_actions import (
+    FEEDBACK_ACTION,
+    RETRY_RUN_ACTION,
+)
+from swarm.services.ground.idempotency import Caller
 from swarm.services.runs import event_sources, streaming_agents
 from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.feedback import THANKS_TEXT

@@ -14,10 +14,10 @@ import pytest
 from swarm.agents.remote.agui import AguiAgent
 from swarm.domain.answers.agents import RemoteAgent
 from swarm.domain.answers.calls import Closing
-from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from tests.services.test_converse import leases_open
 from tests.support.agui_server import (
     DROP,

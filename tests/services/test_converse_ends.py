@@ -7,17 +7,17 @@ import asyncio
 import pytest
 
 from swarm.domain.answers.events import Failed
-from swarm.domain.button_actions import (
-    RETRY_RUN_ACTION,
-    STOP_RUN_ACTION,
-    STOP_TASK_ACTION,
-)
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
-from swarm.services.rules.idempotency import Caller
+from swarm.domain.requests.button_actions import (
+    RETRY_RUN_ACTION,
+    STOP_RUN_ACTION,
+    STOP_TASK_ACTION,
+)
+from swarm.services.ground.idempotency import Caller
 from swarm.services.runs import streaming_agents
 from swarm.services.runs.run_ends import STOP_TEXT
 from swarm.services.tasks.tasks import brief

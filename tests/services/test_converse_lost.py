@@ -11,16 +11,16 @@ import pytest
 from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.calls import CloseStream, OpenStream
 from swarm.domain.answers.events import Broken, TextDelta
-from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.system_messages import QUEUED_TEXT
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.runs import answer_run, event_sources, run_ends, streaming_agents
 from swarm.services.runs.run_ends import RESTARTED, RESTARTED_TEXT
+from swarm.services.speaking.system_messages import QUEUED_TEXT
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from tests.support.conversing import begun, press, pressed, status

@@ -11,7 +11,7 @@ from swarm.domain.model.leases import LEASE_SECONDS, NOTICE_ATTEMPTS, FinishOutc
 from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from tests.support.tasks import (
     asked_and_handed,

@@ -16,7 +16,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import GIVE_UP_SECONDS, DeliveryKind
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import Reactions
+from swarm.domain.policy.operating import Reactions
 from swarm.services.outbox import deliver
 from swarm.services.outbox.deliver import ATTEMPTS, DeliveryLimits, OutboxSender
 from swarm.store import deliveries

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from tests.support.world import BOT, World, delete, edit, said, texts
 
 pytestmark = pytest.mark.req("LOOP-15")

@@ -16,7 +16,7 @@ import pytest
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.leases import LockKind
-from swarm.services.rules.locks import STOP_SECONDS, TERM_SECONDS, Election, LockTerm
+from swarm.services.ground.locks import STOP_SECONDS, TERM_SECONDS, Election, LockTerm
 from swarm.store import locks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

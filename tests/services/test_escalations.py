@@ -12,20 +12,20 @@ import pytest
 
 from swarm.agents.webhooks import HttpWebhookClient
 from swarm.domain.answers.events import Failed
-from swarm.domain.button_actions import ESCALATE_ACTION, ButtonPressed
-from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy, Listen, WebhookFormat
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Unavailable
-from swarm.domain.escalations import ON_CALL_SECONDS
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy, EscalationPolicy, Listen, WebhookFormat
+from swarm.domain.policy.escalations import ON_CALL_SECONDS
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import ESCALATE_ACTION, ButtonPressed
 from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.requests.human_requests import AskedWork
-from swarm.services.rules.escalations import tell_failed_call
 from swarm.services.runs.run_control import ESCALATED_TEXT, UNKNOWN_THREAD_TEXT
+from swarm.services.speaking.escalations import tell_failed_call
 from tests.support.live import Scripted, ends, hired, playing
 from tests.support.services import other_service
 from tests.support.tasks import asked_and_handed, hand

@@ -9,13 +9,13 @@ from typing import cast
 
 import pytest
 
-from swarm.domain.access import NOTHING_MISSING
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import NOTHING_MISSING
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.intake.posted import Posted
-from swarm.services.rules.participants import read_roster
+from swarm.services.speaking.participants import read_roster
 from swarm.store.bridge.transaction import Transaction
 from tests.store.items import Gate
 from tests.support.world import BOT, World, said, texts

@@ -10,7 +10,19 @@ import orjson
 import pytest
 
 from swarm.domain.answers.calls import ANSWERED_BELOW
-from swarm.domain.button_actions import (
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import Delivery
+from swarm.domain.model.feedback import INSTRUCTIONS, FeedbackView, Opinion, Reason
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import MAX_TASK_ATTEMPTS, FinishOutcome
+from swarm.domain.model.runs import RunStep
+from swarm.domain.model.threads import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
+from swarm.domain.policy.channels import ChannelPolicy, EscalationPolicy
+from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook
+from swarm.domain.prompts.input import RETRY_PREFIX
+from swarm.domain.requests.button_actions import (
     FEEDBACK_ACTION,
     FEEDBACK_FORM,
     REASON_ACTION,
@@ -22,18 +34,6 @@ from swarm.domain.button_actions import (
     PressResult,
     feedback_value,
 )
-from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy
-from swarm.domain.model.agents import Agent
-from swarm.domain.model.deliveries import Delivery
-from swarm.domain.model.feedback import INSTRUCTIONS, FeedbackView, Opinion, Reason
-from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import MAX_TASK_ATTEMPTS, FinishOutcome
-from swarm.domain.model.runs import RunStep
-from swarm.domain.model.threads import SlackMessage
-from swarm.domain.model.triggers import Trigger
-from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
-from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook
-from swarm.domain.prompts.input import RETRY_PREFIX
 from swarm.services.runs.feedback import FORGOTTEN_TEXT, NO_RERUN_TEXT, NOTED_TEXT, THANKS_TEXT, UNDER_WAY_TEXT
 from swarm.store.bridge.statements import Row
 from swarm.store.runs import feedback, runs

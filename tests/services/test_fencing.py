@@ -9,7 +9,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from tests.support.world import BOT, World, holding
 
 pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-06")]

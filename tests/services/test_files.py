@@ -13,8 +13,8 @@ from swarm.domain.model.files import TEXT_BYTES
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.threads import File, SlackMessage
 from swarm.services.files.files import ThreadFiles
-from swarm.services.rules.fencing import ThreadReference
 from swarm.services.tasks.tasks import brief
+from swarm.services.work.fencing import ThreadReference
 from tests.support.world import BOT, World, delete, holding, said
 
 pytestmark = pytest.mark.req("LOOP-20")

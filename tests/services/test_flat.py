@@ -9,13 +9,13 @@ import pytest
 
 from swarm.clock import us_to_slack_ts
 from swarm.domain.answers.calls import OpenStream, PostPage
-from swarm.domain.channel_policy import ChannelPolicy, DirectReplies
 from swarm.domain.model.deliveries import Delivery, DeliveryKind
 from swarm.domain.model.requests import NewRequest
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.operating_policy import OperatingPolicy, Policies, Retention
+from swarm.domain.policy.channels import ChannelPolicy, DirectReplies
+from swarm.domain.policy.operating import OperatingPolicy, Policies, Retention
 from swarm.services.requests.human_requests import AskedWork
 from swarm.services.runs.run_ends import STOP_TEXT
 from swarm.store.threads import watermarks

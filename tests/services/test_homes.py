@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.commands import HomeContent, HomeOpened, WorkState
 from swarm.domain.model.requests import DecisionPolicy
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy, Listen
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.slack_check import NOT_LOOKED
 from swarm.services.intake.homes import MOST_WATCHED, PACE_SECONDS, RECHECK_SECONDS, WATCHED_SECONDS, HomeTabs
 from swarm.services.tasks.tasks import brief

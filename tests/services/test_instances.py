@@ -12,7 +12,7 @@ from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.agents import LEFT_SECONDS
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

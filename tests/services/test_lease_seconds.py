@@ -9,7 +9,7 @@ import pytest
 
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from tests.support.world import BOT, World, edit
 
 LEASE_SECONDS = 5

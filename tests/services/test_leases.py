@@ -9,8 +9,8 @@ from swarm.domain.model.agents import Agent, Reach, Role
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.idempotency import Caller
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.ground.idempotency import Caller
 from swarm.store import listening
 from tests.support.world import BOT, World, holding, texts
 

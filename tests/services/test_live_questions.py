@@ -12,7 +12,6 @@ import pytest
 from swarm.agents.mcp.server import Address, McpServer
 from swarm.agents.mcp.servers import McpServers
 from swarm.domain.answers.agents import OnRestart
-from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus
@@ -31,7 +30,8 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.requests.human_requests import CALL_IS_OVER
 from swarm.services.requests.upkeep import WORK_IS_OVER
 from swarm.store import grants, requests

@@ -14,7 +14,7 @@ import pytest
 from swarm.domain.errors import OutcomeUnknown
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.triggers import TriggerKind
-from swarm.services.rules.leases import renew
+from swarm.services.work.leases import renew
 from swarm.store.bridge.postgres_driver import PostgresSession
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

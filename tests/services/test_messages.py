@@ -10,10 +10,10 @@ import pytest
 from swarm.domain.errors import Conflict, Invalid, NotFound, RateLimited, SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
+from swarm.services.ground.idempotency import Caller
 from swarm.services.operate import messages as message_pages
 from swarm.services.operate import sweep as retention
 from swarm.services.operate.messages import AgentMessagesPage, PageRequest, Sent
-from swarm.services.rules.idempotency import Caller
 from swarm.store import agent_messages
 from tests.support.world import World
 

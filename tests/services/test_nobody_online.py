@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.failover import UnreadOfOffline, reassign_unread
-from swarm.services.rules.system_messages import QUEUED_TEXT
+from swarm.services.speaking.system_messages import QUEUED_TEXT
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-13")

@@ -13,7 +13,6 @@ import pytest
 
 from swarm.clock import SECOND
 from swarm.domain.answers.events import Asked, Failed, Finished, Interrupted, RunInput
-from swarm.domain.button_actions import DROP_ACTION
 from swarm.domain.errors import Conflict, Forbidden
 from swarm.domain.model.agents import Reach, Role
 from swarm.domain.model.inbox import InboxStatus, NoticeKind
@@ -27,9 +26,10 @@ from swarm.domain.model.requests import (
     ToolRequest,
 )
 from swarm.domain.model.threads import MessageDeleted, SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import DROP_ACTION
+from swarm.services.ground.idempotency import Caller
 from swarm.services.requests.held import DROPPED_TEXT, NOT_YOURS_TEXT
-from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from swarm.store import agents, requests
 from swarm.store.inbox import notices, queues

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.sweep import forget_early
 from tests.support.slack import next_ts
 from tests.support.world import BOT, World, delete, edit, said, texts

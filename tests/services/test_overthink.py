@@ -8,10 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.access import Person
 from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.events import Asked, Broken, Finished, Interrupted, TextDelta
-from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus
@@ -20,8 +18,10 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.fencing import ThreadReference
+from swarm.domain.policy.access import Person
+from swarm.domain.policy.channels import ChannelPolicy, Listen
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.work.fencing import ThreadReference
 from tests.support.live import FakeLive, Gate, Scripted, Show, ends, hired, playing, says
 from tests.support.streams import begun_for
 from tests.support.tasks import hand, owner_of, status_of, work_of

@@ -7,14 +7,14 @@ from itertools import count
 import orjson
 import pytest
 
-from swarm.domain.button_actions import PaneOpened
-from swarm.domain.channel_policy import SUGGESTED_PROMPTS, ChannelPolicy, DirectReplies, SuggestedPrompt
 from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
 from swarm.domain.model.threads import FLAT, ChannelType
-from swarm.domain.operating_policy import OperatingPolicy, Policies
+from swarm.domain.policy.channels import SUGGESTED_PROMPTS, ChannelPolicy, DirectReplies, SuggestedPrompt
+from swarm.domain.policy.operating import OperatingPolicy, Policies
+from swarm.domain.requests.button_actions import PaneOpened
 from swarm.domain.text.slack_text import title_of
 from swarm.services.intake.panes import GREETING, GREETING_OF_NOBODY, Panes
-from swarm.services.rules.participants import Rosters
+from swarm.services.speaking.participants import Rosters
 from tests.support.slack import next_ts
 from tests.support.world import ME, World, said
 

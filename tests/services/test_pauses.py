@@ -19,11 +19,11 @@ from swarm.domain.model.leases import LEASE_SECONDS, MOST_INTERRUPTIONS, FinishO
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.inbox.work import Heartbeat
 from swarm.services.operate import sweep
-from swarm.services.rules.leases import expire
 from swarm.services.runs.run_ends import Loss, break_off
+from swarm.services.work.leases import expire
 from swarm.store import listening, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.inbox import leases

@@ -9,11 +9,12 @@ import pytest
 
 from swarm.clock import SECOND
 from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.roster import Roster
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Roster
 from swarm.services.operate.team import Presence
-from swarm.services.rules import participants
-from swarm.services.rules.participants import AGENTS, Rosters, read_roster
+from swarm.services.speaking import participants
+from swarm.services.speaking.participants import Rosters, read_roster
+from swarm.store.agents import AGENTS
 from swarm.store.bridge.transaction import Transaction
 from tests.support.world import World
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS, Mark
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.threads import AuthorKind
-from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.domain.policy.channels import ChannelPolicy, Listen
+from swarm.domain.policy.operating import OperatingPolicy, Reactions
 from swarm.services.outbox import deliver
 from swarm.store import reactions
 from swarm.store.deliveries import REACTIONS, REMOVALS

@@ -19,7 +19,7 @@ from swarm.domain.model.deliveries import (
 )
 from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.threads import SlackMessage
-from swarm.services.rules import system_messages
+from swarm.services.speaking import system_messages
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import threads

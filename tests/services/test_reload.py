@@ -13,12 +13,12 @@ import pytest
 from swarm.app import settings_mapping
 from swarm.app.reload import Reloader
 from swarm.config import Settings, load
-from swarm.domain.channel_policy import SuggestedPrompt
 from swarm.domain.errors import ConfigurationError, Invalid
 from swarm.domain.model.threads import ChannelType
+from swarm.domain.policy.channels import SuggestedPrompt
 from swarm.services.intake.ingest import Ingest
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.rules.participants import Rosters
+from swarm.services.speaking.participants import Rosters
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, said
 

@@ -8,9 +8,9 @@ import pytest
 
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Unavailable, Withdrawn
 from swarm.domain.model.inbox import InboxStatus
-from swarm.services.rules import reply
-from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.system_messages import PART_CHARACTERS
+from swarm.services.ground.idempotency import Caller
+from swarm.services.speaking.system_messages import PART_CHARACTERS
+from swarm.services.work import reply
 from tests.support.world import BOT, World, delete, holding
 
 pytestmark = pytest.mark.req("LOOP-08")

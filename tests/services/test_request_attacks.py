@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from swarm.domain.answers.events import Asked, Interrupted
-from swarm.domain.button_actions import SessionStopped
-from swarm.domain.edited_arguments import TOO_COSTLY
 from swarm.domain.errors import Conflict, Invalid, SwarmError
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import (
@@ -34,7 +32,9 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.shown_requests import HIDDEN
+from swarm.domain.requests.button_actions import SessionStopped
+from swarm.domain.requests.edited_arguments import TOO_COSTLY
+from swarm.domain.requests.shown import HIDDEN
 from swarm.services.requests import deciding
 from swarm.services.requests.human_requests import AskedWork
 from swarm.slack.outgoing.request_cards import request_blocks

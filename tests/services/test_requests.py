@@ -10,7 +10,6 @@ import pytest
 
 from swarm.domain.answers.events import Asked, Failed, Interrupted, RunInput
 from swarm.domain.answers.questions import EDITED_ARGUMENTS
-from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, NotRead, RateLimited, SwarmError
 from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.deliveries import DeliveryKind
@@ -35,8 +34,9 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import MessageDeleted, SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.shown_requests import reading_pages, with_page_read
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
+from swarm.domain.requests.shown import reading_pages, with_page_read
 from swarm.services.requests.human_requests import AskedWork
 from swarm.slack.outgoing.request_cards import request_blocks
 from swarm.store import grants, requests

@@ -8,9 +8,9 @@ from swarm.domain.answers.calls import Closing
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.threads import SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.domain.policy.operating import OperatingPolicy, Retention
 from swarm.services.operate import sweep as retention
-from swarm.services.rules.system_messages import post_message
+from swarm.services.speaking.system_messages import post_message
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.runs.runs import Run

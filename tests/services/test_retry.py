@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from swarm.domain.button_actions import RETRY_RUN_ACTION, ButtonPressed
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import RunStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Author, AuthorKind, Standing
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.leases import lose
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION, ButtonPressed
 from swarm.services.runs.run_control import NO_RETRY_TEXT, RETRIED_TEXT, _retry_run
 from swarm.services.tasks.tasks import cancel_by_person
+from swarm.services.work.leases import lose
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.runs import runs

@@ -12,9 +12,9 @@ from swarm.domain.errors import Conflict, NotFound, TooLarge
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.runs import RunStep
-from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.domain.policy.operating import OperatingPolicy, Retention
+from swarm.services.ground.idempotency import Caller
 from swarm.services.inbox.run_logs import RunLogs
-from swarm.services.rules.idempotency import Caller
 from swarm.services.runs.stream import _open
 from swarm.services.runs.stream_state import StillShown, Wanted
 from swarm.services.use_cases import Services

@@ -17,7 +17,7 @@ from swarm.domain.model.runs import (
     RunStatus,
     RunStep,
 )
-from swarm.services.rules.system_messages import post_message
+from swarm.services.speaking.system_messages import post_message
 from swarm.store import deliveries, history
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction

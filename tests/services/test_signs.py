@@ -7,16 +7,16 @@ import asyncio
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.requests import NewRequest
 from swarm.domain.model.runs import PageKind
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy, Listen
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.requests.human_requests import AskedWork
-from swarm.services.rules.signs import NO_SIGN_TEXT
+from swarm.services.speaking.signs import NO_SIGN_TEXT
 from swarm.services.tasks.tasks import brief
 from swarm.store.runs import run_pages
 from swarm.store.threads.status_lines import NO_SIGN_AFTER

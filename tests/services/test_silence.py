@@ -10,8 +10,8 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
+from swarm.services.ground.idempotency import Caller
 from swarm.services.operate.sweep import disown_idle
-from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from tests.support.slack import refuses
 from tests.support.tasks import asked_and_handed, status_of

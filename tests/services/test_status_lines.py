@@ -11,15 +11,15 @@ import pytest
 from swarm.domain.answers.calls import SessionState
 from swarm.domain.answers.events import Asked, Interrupted, TextDelta
 from swarm.domain.answers.sending import STATUS_SECONDS
-from swarm.domain.button_actions import SessionStopped
-from swarm.domain.channel_policy import ChannelPolicy, DirectReplies, Listen
 from swarm.domain.model.agents import Reach, Role
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.requests import Decide, EntryPoint, HumanDecision, NewRequest
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import ChannelType, MessageDeleted, SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy, DirectReplies, Listen
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import SessionStopped
 from swarm.services.outbox.status_lines import AFTER_SECONDS, StatusLines
 from swarm.services.requests.human_requests import AskedWork
 from swarm.store import agents

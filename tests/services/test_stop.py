@@ -8,10 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import AgentAccess
 from swarm.domain.answers.calls import NOTHING_BELOW
-from swarm.domain.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.channel_policy import ChannelPolicy, Listen, PeopleLists
 from swarm.domain.errors import Conflict
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import REACTION_STOPPED as STOPPED
@@ -20,7 +17,10 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.runs import RunOutcome, RunStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import AgentAccess
+from swarm.domain.policy.channels import ChannelPolicy, Listen, PeopleLists
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
 from swarm.services.operate.explain import Explanations
 from swarm.services.runs.run_control import COMPLETE_TEXT, NOTHING_TEXT, stop_own
 from swarm.store import agents

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import Person
-from swarm.domain.button_actions import RETRY_RUN_ACTION, STOP_TASK_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.model.triggers import StartedBy
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Person
+from swarm.domain.policy.channels import ChannelPolicy, External
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION, STOP_TASK_ACTION, ButtonPressed, SessionStopped
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
-from swarm.services.rules.participants import MEMBER_SECONDS, STRANGER_SECONDS, UNVERIFIED_TEXT
+from swarm.services.speaking.participants import MEMBER_SECONDS, STRANGER_SECONDS, UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
 from tests.support.world import BOT, World, delete, edit, holding, said
 

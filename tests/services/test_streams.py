@@ -24,7 +24,6 @@ from swarm.domain.answers.calls import (
     UpdatePage,
 )
 from swarm.domain.answers.events import MAX_PIECE_CHARACTERS, StepStatus
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Unavailable, Withdrawn
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus
@@ -32,8 +31,9 @@ from swarm.domain.model.leases import FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.idempotency import Caller
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.ground.idempotency import Caller
 from swarm.services.runs import answer_run, event_sources, stream
 from swarm.services.runs.run_control import Retried, retry_run
 from swarm.services.runs.run_ends import RESTARTED_TEXT

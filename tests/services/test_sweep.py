@@ -10,9 +10,9 @@ import pytest
 
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate import agents, failover, sweep
-from swarm.services.rules.leases import expire, lose
+from swarm.services.work.leases import expire, lose
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases, queues
 from tests.support.world import BOT, World, texts

@@ -13,9 +13,9 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import NOTICE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.failover import find_work, reassign_notice
-from swarm.services.rules.system_messages import QUEUED_TEXT
+from swarm.services.speaking.system_messages import QUEUED_TEXT
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import World, holding, texts
 

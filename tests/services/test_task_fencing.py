@@ -9,7 +9,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from tests.support.tasks import Handed, asked_and_handed, complete, status_of, task_of
 from tests.support.world import World, holding

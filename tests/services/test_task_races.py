@@ -19,9 +19,9 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus
 from swarm.domain.model.threads import Standing
 from swarm.domain.model.triggers import TriggerKind
+from swarm.services.ground.idempotency import Caller
 from swarm.services.intake.posted import Posted
-from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.participants import read_roster
+from swarm.services.speaking.participants import read_roster
 from swarm.services.tasks.assignees import NOBODY
 from swarm.services.tasks.task_maintenance import _tend, end_offer, settle, take_from_absent
 from swarm.services.tasks.tasks import brief

@@ -10,7 +10,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, MAX_MESSAGE_ATTEMPTS, NOTICE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.tasks import MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
 from swarm.domain.model.triggers import TriggerKind
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from swarm.services.tasks.assignees import MAX_WAITED_FOR
 from swarm.services.tasks.tasks import brief
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of

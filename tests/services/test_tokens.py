@@ -10,8 +10,8 @@ from swarm.clock import ManualClock
 from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, Role, token_hash
 from swarm.domain.model.leases import FinishOutcome
-from swarm.services.rules.credentials import BELIEVED_SECONDS, READ_AGAIN_SECONDS, AgentTokenCache
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.credentials import BELIEVED_SECONDS, READ_AGAIN_SECONDS, AgentTokenCache
+from swarm.services.ground.idempotency import Caller
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from tests.support.locks import held, somebody_waits

@@ -7,8 +7,8 @@ import pytest
 from swarm.clock import new_id
 from swarm.domain.model.agents import Agent, Load
 from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
+from swarm.services.ground.idempotency import Caller
 from swarm.services.operate.messages import PageRequest
-from swarm.services.rules.idempotency import Caller
 from tests.support.world import BOT, World
 
 

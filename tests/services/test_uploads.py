@@ -29,9 +29,9 @@ from swarm.domain.model.threads import ContextState, SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.services.files import uploads
 from swarm.services.files.uploads import Uploads
-from swarm.services.rules.fencing import ThreadReference
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from swarm.services.tasks.tasks import brief
+from swarm.services.work.fencing import ThreadReference
 from tests.support.slack import Killed
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, delete, holding

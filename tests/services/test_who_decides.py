@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.access import Person
 from swarm.domain.answers.events import Interrupted
-from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.errors import Forbidden, Unavailable
 from swarm.domain.model.agents import Reach, Role
 from swarm.domain.model.grants import GrantCovers
@@ -27,7 +25,9 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.threads import Standing
 from swarm.domain.model.triggers import StartedBy, Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Person
+from swarm.domain.policy.channels import ChannelPolicy, External
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.store import agents, requests
 from swarm.store.threads import people
 from tests.services.test_homes import Tabs

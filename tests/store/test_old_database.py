@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from swarm.clock import ManualClock
 from swarm.domain.model.feedback import Opinion
 from swarm.domain.model.runs import RunStatus
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from swarm.store import agents
 from swarm.store.admin import backup, migrations
 from swarm.store.bridge.database import Database

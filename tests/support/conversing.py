@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from swarm.domain.button_actions import ButtonPressed, PressResult
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import SlackMessage
+from swarm.domain.requests.button_actions import ButtonPressed, PressResult
 from swarm.store.runs.runs import Run
 from tests.support.live import Gate, Show
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

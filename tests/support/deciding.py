@@ -7,7 +7,6 @@ from typing import Any
 
 from swarm.domain.answers.events import Asked, Decided
 from swarm.domain.answers.questions import decided_of, request_of
-from swarm.domain.decision_rules import check_new
 from swarm.domain.model.requests import (
     Asker,
     EntryPoint,
@@ -17,6 +16,7 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
+from swarm.domain.policy.decision_rules import check_new
 
 _STATUS = {HumanDecision.REJECT: RequestStatus.REJECTED, HumanDecision.ANSWER: RequestStatus.ANSWERED}
 

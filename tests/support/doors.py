@@ -24,7 +24,7 @@ from swarm.entrypoints.http.operator_api import Reload
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import DEFAULT_LIMITS, Config, ConnectionLimits
-from swarm.services.rules.participants import AGENTS
+from swarm.store.agents import AGENTS
 from swarm.store.bridge.wakeups import Wakeups
 from tests.support.http import client as http_client
 from tests.support.world import World

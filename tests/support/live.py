@@ -32,8 +32,8 @@ from swarm.domain.answers.state import Pace
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted
 from swarm.domain.model.threads import SlackMessage
+from swarm.services.ground.locks import LockTerm
 from swarm.services.outbox.status_lines import StatusLines
-from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.answer_run import RunContext
 from swarm.services.runs.event_sources import ManagedAgent

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from swarm.domain.access import Person, UserGroup
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import (
     Answer,
@@ -21,6 +20,7 @@ from swarm.domain.model.deliveries import (
     NotSent,
 )
 from swarm.domain.model.threads import FLAT, AuthorKind, ChannelMessage, SlackMessage
+from swarm.domain.policy.access import Person, UserGroup
 from swarm.domain.prompts.input import ChannelFacts
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}

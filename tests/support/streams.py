@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from swarm.services.runs.stream import AnswerStreams, Streamed
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run

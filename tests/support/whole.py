@@ -15,11 +15,11 @@ from swarm.app import bootstrap
 from swarm.app.reload import Reloader
 from swarm.clock import ManualClock
 from swarm.config import load
-from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import AgentClient
 from swarm.domain.model.deliveries import Answer
 from swarm.domain.model.files import FileInfo, Share
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import CallerPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.watchers import NO_WATCHERS
 from swarm.entrypoints.http.http_api import Api
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
@@ -27,7 +27,7 @@ from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.operate.overview import FigureReader
-from swarm.services.rules.participants import Rosters
+from swarm.services.speaking.participants import Rosters
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database

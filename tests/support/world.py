@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from swarm.clock import ManualClock
-from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.requests import DecisionRule
 from swarm.domain.model.threads import (
@@ -20,7 +19,9 @@ from swarm.domain.model.threads import (
     Thread,
 )
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.ground.idempotency import Caller
 from swarm.services.inbox.claim import claim
 from swarm.services.inbox.claim_calls import ClaimCall
 from swarm.services.inbox.triggers import ClaimContents
@@ -31,9 +32,8 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.operate.team import note_seen
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.runs.run_control import Buttons, RunControl
+from swarm.services.speaking.participants import Rosters, Standings
 from swarm.services.use_cases import Services
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import (
+from swarm.domain.model.threads import Author, AuthorKind, PersonFacts, Standing
+from swarm.domain.policy.access import (
     NOTHING_MISSING,
     STANDING_MISSING,
     AgentAccess,
@@ -20,9 +21,8 @@ from swarm.domain.access import (
     standing_in,
     without,
 )
-from swarm.domain.channel_policy import ChannelPolicy, External, PeopleLists
-from swarm.domain.model.threads import Author, AuthorKind, PersonFacts, Standing
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy, External, PeopleLists
+from swarm.domain.policy.operating import OperatingPolicy
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("CHAN-09")

@@ -10,7 +10,7 @@ from slack_twin.blocks import checked_blocks
 
 from swarm.domain.answers.calls import NOTHING_BELOW, Card, Closing, PlanTitle, TaskDisplay, Text
 from swarm.domain.answers.events import StepStatus
-from swarm.domain.button_actions import FEEDBACK_ACTION, RETRY_RUN_ACTION, STOP_RUN_ACTION, STOP_TASK_ACTION
+from swarm.domain.requests.button_actions import FEEDBACK_ACTION, RETRY_RUN_ACTION, STOP_RUN_ACTION, STOP_TASK_ACTION
 from swarm.slack.outgoing.answer_blocks import (
     MAX_CARDS,
     card_blocks,

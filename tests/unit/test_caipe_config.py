@@ -9,10 +9,10 @@ import pytest
 
 from swarm.app import settings_mapping
 from swarm.config import Reading, checked_work_tree, read
-from swarm.domain.access import denial
-from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.threads import Author, AuthorKind
+from swarm.domain.policy.access import denial
+from swarm.domain.policy.channels import ChannelPolicy, Listen
 from tests.support.caipe_configs import NEWER, OLDER, THIRTY
 
 pytestmark = pytest.mark.req("OPS-11")

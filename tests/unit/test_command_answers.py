@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from swarm.domain.channel_policy import Listen
 from swarm.domain.commands import (
     AgentCard,
     AgentList,
@@ -26,6 +25,7 @@ from swarm.domain.commands import (
     WorkStopped,
 )
 from swarm.domain.model.agents import IDLE, Load, Role
+from swarm.domain.policy.channels import Listen
 from swarm.slack.outgoing.command_answers import home_view, message_of
 
 pytestmark = pytest.mark.req("CHAN-08")

@@ -24,9 +24,9 @@ from swarm.domain.answers.agents import (
     ThreadContext,
 )
 from swarm.domain.answers.calls import TaskDisplay
-from swarm.domain.channel_policy import Listen
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
+from swarm.domain.policy.channels import Listen
 
 Read = Callable[..., Settings]
 

@@ -9,8 +9,8 @@ import pytest
 
 from swarm.app import settings_mapping
 from swarm.config import BadSettings, Settings, load
-from swarm.domain.channel_policy import AlertPolicy
 from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
+from swarm.domain.policy.channels import AlertPolicy
 from swarm.domain.prompts.alerts import VARIABLES, alert_message, check_template
 
 Read = Callable[[str], Settings]

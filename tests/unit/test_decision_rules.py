@@ -9,7 +9,6 @@ import pytest
 
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
-from swarm.domain.decision_rules import asked_policy, check_new, eligible_people, grant_counts, may_cover, why_not
 from swarm.domain.errors import Invalid
 from swarm.domain.model.grants import Grant, GrantCovers, GrantScope
 from swarm.domain.model.requests import (
@@ -20,6 +19,14 @@ from swarm.domain.model.requests import (
     FormField,
     NewRequest,
     Option,
+)
+from swarm.domain.policy.decision_rules import (
+    asked_policy,
+    check_new,
+    eligible_people,
+    grant_counts,
+    may_cover,
+    why_not,
 )
 from tests.support.human_requests import human_request
 

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.button_actions import DECIDE_ACTION, FORM_ACTION
 from swarm.domain.model.requests import (
     DecisionPolicy,
     FileDiff,
@@ -27,7 +26,8 @@ from swarm.domain.model.requests import (
     HumanRequest,
     ToolRequest,
 )
-from swarm.domain.shown_requests import fits_card
+from swarm.domain.requests.button_actions import DECIDE_ACTION, FORM_ACTION
+from swarm.domain.requests.shown import fits_card
 from swarm.slack.outgoing.request_cards import request_blocks
 from swarm.slack.outgoing.request_forms import form_decision, form_pages, form_view
 from tests.support.every import every

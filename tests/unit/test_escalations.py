@@ -5,8 +5,9 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from swarm.domain.channel_policy import EscalationPolicy, WebhookFormat
-from swarm.domain.escalations import (
+from swarm.domain.model.threads import ChannelType, ContextState, Thread
+from swarm.domain.policy.channels import EscalationPolicy, WebhookFormat
+from swarm.domain.policy.escalations import (
     MAX_SUMMARY_CHARACTERS,
     EscalationAsker,
     EscalationCall,
@@ -17,7 +18,6 @@ from swarm.domain.escalations import (
     user_id_in,
     webhook_body,
 )
-from swarm.domain.model.threads import ChannelType, ContextState, Thread
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("CHAN-07")

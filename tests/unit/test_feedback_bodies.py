@@ -11,7 +11,6 @@ from langfuse.api.client import LangfuseAPI
 from langfuse.api.core.pydantic_utilities import parse_obj_as
 from langfuse.api.scores.types.create_score_request import CreateScoreRequest
 
-from swarm.domain.access import Me
 from swarm.domain.model.feedback import (
     FeedbackView,
     Opinion,
@@ -20,6 +19,7 @@ from swarm.domain.model.feedback import (
     langfuse_body,
     webhook_body,
 )
+from swarm.domain.policy.access import Me
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("CHAN-05")

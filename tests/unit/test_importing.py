@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 from swarm.cli import settings_commands
 from swarm.config import Settings, checked_work_tree, load, read
 from swarm.config.explaining import explain, notes
-from swarm.domain.channel_policy import DirectReplies, Listen
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.language_models import Provider
 from swarm.domain.model.sessions import SessionScope
+from swarm.domain.policy.channels import DirectReplies, Listen
 from tests.support.caipe_configs import OLDER, THIRTY
 
 pytestmark = pytest.mark.req("OPS-11")

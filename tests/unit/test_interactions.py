@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION, STOP_TASK_ACTION
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, Option, options
+from swarm.domain.requests.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION, STOP_TASK_ACTION
 from swarm.slack.form_fields import BACK_ACTION, block_id_of, key_of, typed_values
 from swarm.slack.incoming.interactions import (
     FormBack,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.access import Me
 from swarm.domain.model.threads import SlackMessage
+from swarm.domain.policy.access import Me
 from swarm.slack.incoming.message_text import MAX_ADDED_CHARACTERS
 from swarm.slack.incoming.payloads import history_message
 

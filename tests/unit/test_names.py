@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.access import Person, UserGroup
 from swarm.domain.errors import RefusedBySlack, Unavailable
 from swarm.domain.model.threads import AuthorKind, ChannelType
+from swarm.domain.policy.access import Person, UserGroup
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing import names
 from swarm.slack.outgoing.gateway import ChannelInfo

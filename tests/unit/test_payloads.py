@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.domain.access import Me
 from swarm.domain.errors import BadRequest
 from swarm.domain.model.deliveries import METADATA_EVENT_TYPE
 from swarm.domain.model.threads import AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.policy.access import Me
 from swarm.slack.incoming.payloads import history_message, slack_event
 from tests.support.every import every
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.access import Me, standing_by_event, standing_of
 from swarm.domain.model.threads import Author, AuthorKind, Standing
+from swarm.domain.policy.access import Me, standing_by_event, standing_of
 from swarm.slack.incoming.payloads import person_of, slack_event
 from tests.support.every import every
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.button_actions import (
+from swarm.domain.requests.button_actions import (
     STOP_TASK_ACTION,
     ButtonPressed,
     Feedback,

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from slack_twin.blocks import checked_blocks
 
 from swarm.clock import SECOND
-from swarm.domain.access import Me
-from swarm.domain.button_actions import DECIDE_ACTION, FORM_ACTION
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.grants import ALWAYS_GRANT_SECONDS, THREAD_GRANT_SECONDS
 from swarm.domain.model.requests import (
@@ -32,6 +30,8 @@ from swarm.domain.model.requests import (
     ToolRequest,
     options,
 )
+from swarm.domain.policy.access import Me
+from swarm.domain.requests.button_actions import DECIDE_ACTION, FORM_ACTION
 from swarm.slack.form_fields import typed_values
 from swarm.slack.outgoing.delivery_calls import content
 from swarm.slack.outgoing.form_inputs import option_objects

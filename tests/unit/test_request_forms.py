@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from slack_twin.blocks.views import read_view
 from slack_twin.surfaces import ViewKind
 
-from swarm.domain.button_actions import FORM_ACTION
-from swarm.domain.edited_arguments import changed_arguments
 from swarm.domain.model.requests import (
     DecisionPolicy,
     FieldType,
@@ -24,7 +22,9 @@ from swarm.domain.model.requests import (
     Option,
     options,
 )
-from swarm.domain.shown_requests import has_read, reading_pages, version, with_page_read
+from swarm.domain.requests.button_actions import FORM_ACTION
+from swarm.domain.requests.edited_arguments import changed_arguments
+from swarm.domain.requests.shown import has_read, reading_pages, version, with_page_read
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.form_inputs import suggestions
 from swarm.slack.outgoing.request_forms import (

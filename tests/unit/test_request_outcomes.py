@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from swarm.domain.model.requests import Asker, HumanDecision, HumanRequest, RequestStatus, ResumeStatus
-from swarm.domain.request_texts import card_text, outcome_text
+from swarm.domain.requests.texts import card_text, outcome_text
 from swarm.slack.outgoing.request_outcomes import outcome_blocks
 from tests.support.every import every
 from tests.support.human_requests import answer, ended_request, human_request

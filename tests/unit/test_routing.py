@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.access import Me
-from swarm.domain.channel_policy import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import MatchedBy
 from swarm.domain.model.threads import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing
-from swarm.domain.roster import Candidate, Roster, addressed
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.channels import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen
+from swarm.domain.policy.roster import Candidate, Roster, addressed
 from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, decide, names_swarm
 from tests.support.every import every
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from swarm.domain.decision_rules import check_new
-from swarm.domain.edited_arguments import TOO_COSTLY, argument_problem
 from swarm.domain.errors import Invalid
-from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, NewRequest, Option, ToolRequest
 from swarm.domain.patterns import MOST_STEPS, TooCostly, WorkLimit, fits_pattern, has_few_values
-from swarm.domain.schema_checks import SchemaCheck
-from swarm.domain.schema_forms import fields_of
+from swarm.domain.policy.decision_rules import check_new
+from swarm.domain.requests.edited_arguments import TOO_COSTLY, argument_problem
+from swarm.domain.requests.forms import fill
+from swarm.domain.requests.schema_checks import SchemaCheck
+from swarm.domain.requests.schema_forms import fields_of
 from tests.support.quick import quick
 from tests.support.schema_bombs import BOMBS, HARMLESS, PATTERNS, SLOW_ELSEWHERE
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.decision_rules import check_new
 from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import DecisionPolicy, DecisionRule, NewRequest, ToolRequest
+from swarm.domain.policy.decision_rules import check_new
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("HITL-11")

@@ -42,8 +42,8 @@ from swarm.agents.toolbox.people import (
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.requests import MAX_TITLE_CHARACTERS, HumanDecision, HumanRequest, NewRequest, RequestStatus
 from swarm.domain.model.sessions import storable
-from swarm.domain.request_texts import outcome_text
-from swarm.domain.schema_forms import fields_of
+from swarm.domain.requests.schema_forms import fields_of
+from swarm.domain.requests.texts import outcome_text
 from swarm.processes.background import BackgroundTasks
 from swarm.telemetry.redaction import HIDDEN
 

@@ -22,7 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from swarm.domain.patterns import TooCostly, WorkLimit
-from swarm.domain.schema_checks import fill_in
+from swarm.domain.requests.schema_checks import fill_in
 
 _MOST_SCHEMA_BYTES: Final = 64 * 1024
 _MOST_SCHEMA_VALUES: Final = 10_000

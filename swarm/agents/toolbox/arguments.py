@@ -12,7 +12,7 @@ import structlog
 from jsonschema import ValidationError
 
 from swarm.domain.patterns import TooCostly, WorkLimit
-from swarm.domain.schema_checks import SchemaCheck, Unusable
+from swarm.domain.requests.schema_checks import SchemaCheck, Unusable
 from swarm.domain.text.unique_keys import read_json
 
 _MOST_PROBLEMS: Final = 5

@@ -22,11 +22,11 @@ from swarm.bench.plans import LoopPlan
 from swarm.bench.stage import other_programs, scratch
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import FinishOutcome
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.inbox.claim import lease_due
 from swarm.services.inbox.claim_calls import ClaimCall
 from swarm.services.outbox.deliver import POST_LANES
-from swarm.services.rules.leases import FinishCall, finish
+from swarm.services.work.leases import FinishCall, finish
 from swarm.store import deliveries, reactions
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from swarm.domain.answers.events import Asked, Decided
 from swarm.domain.answers.questions import decision_on, request_of
-from swarm.domain.edited_arguments import argument_problem
-from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, NewRequest, ToolRequest
-from swarm.domain.shown_requests import operator_text
+from swarm.domain.requests.edited_arguments import argument_problem
+from swarm.domain.requests.forms import fill
+from swarm.domain.requests.shown import operator_text
 from swarm.domain.text.characters import for_terminal
 from swarm.domain.text.unique_keys import read_json
 

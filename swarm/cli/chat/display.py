@@ -20,7 +20,6 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from swarm.clock import new_id, new_trace_id
-from swarm.domain.access import OPERATOR
 from swarm.domain.answers.agents import AgentClient, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
@@ -46,6 +45,7 @@ from swarm.domain.answers.events import (
 from swarm.domain.model.language_models import Door
 from swarm.domain.model.requests import ToolRequest
 from swarm.domain.model.sessions import storable
+from swarm.domain.policy.access import OPERATOR
 from swarm.domain.text.characters import Visible, for_terminal
 
 _NO_END: Final = Broken(reason="it stopped in the middle of its answer")

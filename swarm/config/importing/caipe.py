@@ -20,9 +20,9 @@ from swarm.config.importing import caipe_variables as variable
 from swarm.config.importing.caipe_agents import ServiceAgents, add_agents
 from swarm.config.importing.documents import parsed, text_of
 from swarm.config.importing.translation import Translation
-from swarm.domain.access import ANY_BOT
-from swarm.domain.channel_policy import Listen
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.policy.access import ANY_BOT
+from swarm.domain.policy.channels import Listen
 
 _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,}")
 _MEMBER: Final = re.compile(r"[UWB][A-Z0-9]{2,}")

@@ -13,10 +13,10 @@ from typing import Any, Final
 from swarm.config.builtin import LocalTool
 from swarm.config.importing.translation import Translation
 from swarm.config.importing.writing import Reference, is_secret, variable_name
-from swarm.domain.channel_policy import DirectReplies
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.language_models import Provider
 from swarm.domain.model.sessions import SessionScope
+from swarm.domain.policy.channels import DirectReplies
 
 PROMPT: Final = "yui-prompt.md.j2"
 SERVERS: Final = "servers_config.json"

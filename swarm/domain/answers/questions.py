@@ -11,7 +11,6 @@ from itertools import combinations
 from typing import Any, Final
 
 from swarm.domain.answers.events import Asked, Decided
-from swarm.domain.decision_rules import check_new
 from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import (
     BY_REQUESTER,
@@ -27,6 +26,7 @@ from swarm.domain.model.requests import (
     ToolRequest,
 )
 from swarm.domain.patterns import WorkLimit
+from swarm.domain.policy.decision_rules import check_new
 from swarm.domain.text.characters import is_blank
 
 TOOL_CALL: Final = "toolCall"

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from swarm.domain.channel_policy import AlertPolicy
 from swarm.domain.model.threads import SlackMessage
+from swarm.domain.policy.channels import AlertPolicy
 from swarm.domain.text.slack_text import readable_except_mentions
 
 VARIABLES: Final = (

@@ -16,7 +16,7 @@ from ag_ui.core import Interrupt
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import APPROVED, EDITED_ARGUMENTS, REASON, tool_of_call
 from swarm.domain.model.requests import FormField, HumanDecision, ToolRequest
-from swarm.domain.schema_forms import fields_of, schema_of
+from swarm.domain.requests.schema_forms import fields_of, schema_of
 from swarm.domain.text.secrets import without_secrets
 
 _TOOL_APPROVAL: Final = "tool_approval"

@@ -22,8 +22,8 @@ from swarm.domain.answers.questions import (
     decided_by_client,
 )
 from swarm.domain.errors import Conflict, Invalid
-from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField
+from swarm.domain.requests.forms import fill
 
 _DECISIONS: Final = ("approve", "reject", "edit")
 

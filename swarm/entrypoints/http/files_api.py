@@ -27,9 +27,9 @@ from swarm.entrypoints.web.body import refuse_unstorable
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import Input
-from swarm.services.rules.fencing import ThreadReference
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from swarm.services.use_cases import Services
+from swarm.services.work.fencing import ThreadReference
 
 DOWNLOAD_SECONDS: Final = 900.0
 """A slow or stuck client is cut off after this time, since it occupies one of few connections to Slack."""

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from swarm.domain.json_shapes import shape
-from swarm.domain.operating_policy import ReloadResult
+from swarm.domain.policy.operating import ReloadResult
 from swarm.domain.selections import Batch
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from swarm.domain.model.requests import OPERATOR, Decide, EntryPoint, HumanDecision, HumanRequest, RequestStatus
-from swarm.domain.request_shapes import (
+from swarm.domain.requests.shapes import (
     FoundAudit,
     FoundGrants,
     FoundRequests,

@@ -18,8 +18,8 @@ from swarm.entrypoints.web.body import read_body, read_model
 from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.entrypoints.web.schema import Input
+from swarm.services.ground.idempotency import Caller
 from swarm.services.inbox.run_logs import LoggedRun, RunLogs
-from swarm.services.rules.idempotency import Caller
 
 _OFFSET: Final = re.compile(r"[0-9]{1,15}")
 _MOST_OFFSET: Final = 10**15

@@ -20,7 +20,7 @@ from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.entrypoints.web.schema import Input, Limit, RedriveAll
-from swarm.services.rules.idempotency import Caller
+from swarm.services.ground.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from swarm.services.use_cases import Services
 

@@ -16,7 +16,7 @@ import orjson
 import structlog
 from slack_bolt.response import BoltResponse
 
-from swarm.domain.button_actions import (
+from swarm.domain.requests.button_actions import (
     FEEDBACK_FORM,
     STOP_OWN_ACTION,
     STOP_RUN_ACTION,

@@ -14,7 +14,6 @@ import orjson
 import structlog
 from slack_bolt.response import BoltResponse
 
-from swarm.domain.button_actions import REMARK_FORM
 from swarm.domain.commands import (
     CommandAnswer,
     CommandRefused,
@@ -24,6 +23,7 @@ from swarm.domain.commands import (
     RemarkWanted,
     SlashCommand,
 )
+from swarm.domain.requests.button_actions import REMARK_FORM
 from swarm.processes.background import BackgroundTasks
 from swarm.slack.incoming.commands import home_opened, remark_submitted, slash_command
 from swarm.slack.incoming.fields import JsonObject

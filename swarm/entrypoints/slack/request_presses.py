@@ -19,11 +19,11 @@ import orjson
 import structlog
 from slack_bolt.response import BoltResponse
 
-from swarm.domain.button_actions import ARGUMENTS_ACTION, FORM_ACTION
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, Outdated, RateLimited, SwarmError
-from swarm.domain.forms import fill
 from swarm.domain.model.requests import Decide, EntryPoint, FormField, HumanDecision, HumanRequest
-from swarm.domain.shown_requests import has_read, pages_read, reading_pages, version, with_page_read
+from swarm.domain.requests.button_actions import ARGUMENTS_ACTION, FORM_ACTION
+from swarm.domain.requests.forms import fill
+from swarm.domain.requests.shown import has_read, pages_read, reading_pages, version, with_page_read
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.services.requests.deciding import RequestDecisions
 from swarm.slack.form_fields import block_id_of, key_of, typed_values

@@ -36,9 +36,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from swarm.domain.button_actions import ButtonPressed, PaneOpened, PressResult, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.requests.button_actions import ButtonPressed, PaneOpened, PressResult, SessionStopped
 from swarm.entrypoints.slack.button_presses import ButtonDoor, Press
 from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor

@@ -12,12 +12,12 @@ from typing import Final
 
 from starlette.types import Scope
 
-from swarm.domain.access import OPERATOR
 from swarm.domain.errors import Forbidden, Invalid, Unauthorized
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import KEY_PREFIX
+from swarm.domain.policy.access import OPERATOR
+from swarm.services.ground.credentials import AgentTokenCache
 from swarm.services.operate.agents import AgentRegistry
-from swarm.services.rules.credentials import AgentTokenCache
 
 LEASE_HEADER: Final = "x-swarm-lease"
 """The header that contains a run's lease token."""

@@ -17,11 +17,11 @@ from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
-from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import INVOKE_SECONDS, LONGEST_RUN_SECONDS, AgentClient, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Asked, Broken, Cancelled, Failed, Interrupted, Origin, RunInput
 from swarm.domain.errors import NotFound, RateLimited, Unavailable
 from swarm.domain.model.agents import Agent
+from swarm.domain.policy.access import CallerPolicy
 from swarm.services.builtin.conversation_locks import RESTARTING, ConversationKey, ConversationLock, ConversationLocks
 
 MOST_RUNS: Final = 100

@@ -1,6 +1,6 @@
 """Locks on clients' conversations with built-in agents: one run at a time in each, across all processes.
 
-Who may run: the holder of the conversation's lock (`swarm.services.rules.locks`). What is guaranteed: of two runs in
+Who may run: the holder of the conversation's lock (`swarm.services.ground.locks`). What is guaranteed: of two runs in
 one conversation, the second starts no work before the first has been told to end. What happens on failure: a killed
 process leaves its conversations locked for at most `TERM_SECONDS`; a run that cannot renew without the database ends.
 """
@@ -20,7 +20,7 @@ from swarm.clock import boottime, new_id
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.leases import LockKind
 from swarm.processes.background import BackgroundTasks
-from swarm.services.rules.locks import RENEW_SECONDS, STOP_SECONDS, TERM_SECONDS, LockTerm, NamedLock
+from swarm.services.ground.locks import RENEW_SECONDS, STOP_SECONDS, TERM_SECONDS, LockTerm, NamedLock
 from swarm.store.bridge.database import Database
 
 LEAVING_SECONDS: Final = 1.0

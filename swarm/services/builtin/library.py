@@ -38,7 +38,7 @@ from swarm.domain.documents import (
 )
 from swarm.services.builtin import library_folder
 from swarm.services.builtin.library_folder import FileState, Folder, Inventory, Unreadable, decode
-from swarm.services.rules.guarded import attempt
+from swarm.services.ground.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import documents
 

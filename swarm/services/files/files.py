@@ -9,7 +9,7 @@ from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.files import TEXT_BYTES, FileInfo, as_text, check_size, may_be_text
 from swarm.domain.ports import OpenFile, SlackFiles
-from swarm.services.rules.fencing import ThreadReference, thread_of
+from swarm.services.work.fencing import ThreadReference, thread_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import transcript

@@ -41,9 +41,9 @@ from swarm.domain.model.threads import Author, AuthorKind, File, SlackMessage, T
 from swarm.domain.ports import SlackFiles
 from swarm.domain.text.secrets import SecretSearch, without_secrets
 from swarm.domain.text.slack_text import safe
-from swarm.services.rules.fencing import ThreadReference, authorize_message, authorize_task
-from swarm.services.rules.idempotency import Caller, IdempotentCall
-from swarm.services.rules.silence import check_may_show
+from swarm.services.ground.idempotency import Caller, IdempotentCall
+from swarm.services.speaking.silence import check_may_show
+from swarm.services.work.fencing import ThreadReference, authorize_message, authorize_task
 from swarm.store import history, idempotency_keys, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

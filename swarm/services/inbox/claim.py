@@ -21,11 +21,11 @@ from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, Noti
 from swarm.domain.model.leases import LeaseKind, new_token
 from swarm.domain.model.requests import HumanRequest, ResumeStatus, ResumeStep
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.request_texts import seen_by
+from swarm.domain.requests.texts import seen_by
 from swarm.services.inbox.claim_calls import ClaimCall, admit
 from swarm.services.inbox.triggers import ClaimContents, Claimed, read_whole
 from swarm.services.requests.asking import refresh_cards
-from swarm.services.rules.task_threads import follow_up
+from swarm.services.work.task_threads import follow_up
 from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues

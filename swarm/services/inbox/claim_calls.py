@@ -20,8 +20,8 @@ from swarm.clock import SECOND, to_iso
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Instance
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.services.rules.participants import AGENTS
 from swarm.store import agents
+from swarm.store.agents import AGENTS
 from swarm.store.bridge.transaction import Transaction
 
 _WRITES_PER_LEASE: Final = 5

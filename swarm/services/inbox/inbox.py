@@ -14,14 +14,14 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, Preview, ThreadView, Tray
-from swarm.domain.operating_policy import Reactions
+from swarm.domain.policy.operating import Reactions
 from swarm.domain.selections import Batch, Selection
+from swarm.services.ground import lease_keys
+from swarm.services.ground.batches import MOST, act_on_all
 from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
-from swarm.services.rules import lease_keys
-from swarm.services.rules.batches import MOST, act_on_all
-from swarm.services.rules.fencing import ThreadReference, thread_of
-from swarm.services.rules.system_messages import retire_retry_of_message, show_anew
+from swarm.services.speaking.system_messages import retire_retry_of_message, show_anew
 from swarm.services.tasks.task_view import TaskView, view
+from swarm.services.work.fencing import ThreadReference, thread_of
 from swarm.store import agent_messages, task_queries, tasks
 from swarm.store.agent_messages import Scope
 from swarm.store.bridge.database import Database

@@ -22,14 +22,14 @@ from swarm.domain.errors import Conflict, RateLimited
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.processes.background import BackgroundTasks
+from swarm.services.ground.credentials import AgentTokenCache
 from swarm.services.inbox.claim import claim
 from swarm.services.inbox.claim_calls import ClaimCall
 from swarm.services.inbox.triggers import ClaimContents, Triggers, read_whole
 from swarm.services.operate.team import Presence
-from swarm.services.rules.credentials import AgentTokenCache
-from swarm.services.rules.leases import give_back, lose
+from swarm.services.work.leases import give_back, lose
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 

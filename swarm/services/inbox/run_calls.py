@@ -16,7 +16,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
-from swarm.services.rules.fencing import authorize_message
+from swarm.services.work.fencing import authorize_message
 from swarm.store import agents, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -31,7 +31,7 @@ class RunWork:
 
     agent: Agent
     lease_token: str
-    work: str  # the same for all runs that repeat each other; see `swarm.services.rules.idempotency.Caller.work`
+    work: str  # the same for all runs that repeat each other; see `swarm.services.ground.idempotency.Caller.work`
     thread_id: str | None
     inbox_message_id: str | None  # the first message that needs an answer; None: the run is about something else
 

@@ -17,10 +17,10 @@ from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES, MAX_LOG_PIECES, MOST_LO
 from swarm.domain.model.threads import Thread
 from swarm.domain.text.characters import without_escapes
 from swarm.domain.text.secrets import without_secrets
-from swarm.services.rules.fencing import authorize_message, authorize_task, may_reply_about
-from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
-from swarm.services.rules.leases import claimed_members
-from swarm.services.rules.reply import last_person, with_others
+from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
+from swarm.services.work.fencing import authorize_message, authorize_task, may_reply_about
+from swarm.services.work.leases import claimed_members
+from swarm.services.work.reply import last_person, with_others
 from swarm.store import agents, deliveries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent, token_hash
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.leases import new_key
@@ -28,11 +27,12 @@ from swarm.domain.model.threads import (
     TranscriptMessage,
 )
 from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger, TriggerKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
-from swarm.domain.request_texts import decision_lines
+from swarm.domain.requests.texts import decision_lines
 from swarm.domain.text.slack_text import mentioned_channels, mentioned_ids, preview, readable, with_names
 from swarm.domain.watchers import TriggerClaimed
 from swarm.services.tasks.task_view import view

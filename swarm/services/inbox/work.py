@@ -16,14 +16,14 @@ from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.inbox.claim import claim
 from swarm.services.inbox.claim_calls import ClaimCall, admit
 from swarm.services.inbox.polls import Polls
 from swarm.services.inbox.triggers import ClaimContents
 from swarm.services.operate.team import Presence
-from swarm.services.rules import leases
-from swarm.services.rules.leases import Ended, FinishCall, Renewed
+from swarm.services.work import leases
+from swarm.services.work.leases import Ended, FinishCall, Renewed
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

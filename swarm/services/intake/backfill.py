@@ -18,8 +18,6 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND
-from swarm.domain.access import Me, standing_in
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.errors import NotFound
 from swarm.domain.model.threads import (
     Author,
@@ -30,12 +28,14 @@ from swarm.domain.model.threads import (
     SlackMessage,
     Thread,
 )
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me, standing_in
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.services.ground.guarded import attempt, watch
 from swarm.services.intake.catch_up import Handle, Missed, oldest_answered
-from swarm.services.rules.guarded import attempt, watch
-from swarm.services.rules.participants import Standings, people_among
+from swarm.services.speaking.participants import Standings, people_among
 from swarm.store import agents, deliveries, forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -29,12 +29,12 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND, slack_ts_to_us, to_iso, us_to_slack_ts
-from swarm.domain.access import Me
 from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.model.threads import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.policy.access import Me
 from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
-from swarm.services.rules.guarded import watch
+from swarm.services.ground.guarded import watch
 from swarm.store import forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -12,7 +12,6 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND
-from swarm.domain.access import Me
 from swarm.domain.commands import (
     AgentList,
     CommandAnswer,
@@ -34,13 +33,14 @@ from swarm.domain.errors import Invalid, NotFound
 from swarm.domain.model.feedback import remark_body
 from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookKind, endpoint_of
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.text.characters import strip_invisible
 from swarm.services.operate.explain import Explanations, parse_reference, sentences
 from swarm.services.operate.open_work import condition, own_messages, own_tasks, tasks_in_channel, team, usable
-from swarm.services.rules.participants import Standings, why_not_now, why_refused_here
 from swarm.services.runs.run_control import stop_own
+from swarm.services.speaking.participants import Standings, why_not_now, why_refused_here
 from swarm.store import idempotency_keys, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from swarm.clock import SECOND, slack_ts_to_us
-from swarm.domain.access import NOTHING_MISSING, STANDING_MISSING, Denial, Me, MissingFacts, agent_denial, denial
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import NOTHING_MISSING, STANDING_MISSING, Denial, Me, MissingFacts, agent_denial, denial
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Roster
 from swarm.domain.prompts.alerts import alert_message
-from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, asks_to_stop, decide, is_alert
 from swarm.domain.text.fingerprints import fingerprint
-from swarm.services.rules.system_messages import refusal_key
 from swarm.services.runs.run_control import can_stop, stoppable_agents
+from swarm.services.speaking.system_messages import refusal_key
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

@@ -26,13 +26,13 @@ from typing import Final, Protocol
 import structlog
 
 from swarm.clock import until_next
-from swarm.domain.access import Me
 from swarm.domain.errors import NotFound
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted, DeliveryKind
 from swarm.domain.model.threads import ChannelMessage
+from swarm.domain.policy.access import Me
 from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
-from swarm.services.rules.guarded import attempt
+from swarm.services.ground.guarded import attempt
 from swarm.store import history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -17,11 +17,11 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.access import Me
 from swarm.domain.commands import HomeContent, HomeOpened
-from swarm.domain.decision_rules import GroupMembers, is_named
 from swarm.domain.model.threads import Author
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.decision_rules import GroupMembers, is_named
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import HomePublisher, UserGroups
 from swarm.domain.slack_check import sentences
 from swarm.services.operate.open_work import (
@@ -32,7 +32,7 @@ from swarm.services.operate.open_work import (
     team,
     usable,
 )
-from swarm.services.rules.participants import Standings, why_refused_here
+from swarm.services.speaking.participants import Standings, why_refused_here
 from swarm.store import history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from swarm.domain.access import NOTHING_MISSING, STANDING_MISSING, Me, MissingFacts
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.threads import (
     FLAT,
@@ -23,9 +22,10 @@ from swarm.domain.model.threads import (
     SlackMessage,
     Thread,
 )
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import NOTHING_MISSING, STANDING_MISSING, Me, MissingFacts
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Roster
 from swarm.domain.ports import UserGroups
-from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, RoutingOutcome, asks_to_stop, names_swarm
 from swarm.domain.text.fingerprints import turned_resolved
 from swarm.domain.text.slack_text import without_quotations
@@ -33,10 +33,10 @@ from swarm.services.intake.decisions import Routing
 from swarm.services.intake.posted import Posted, PostedMessages
 from swarm.services.requests.asking import DELETED, EDITED
 from swarm.services.requests.held import lock_asking, withdraw_changed
-from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
-from swarm.services.rules.participants import Rosters, Standings
-from swarm.services.rules.task_threads import concerned
 from swarm.services.runs.run_control import stop_own
+from swarm.services.speaking.participants import Rosters, Standings
+from swarm.services.work.erase import erase_deleted, erase_edited, withdraw
+from swarm.services.work.task_threads import concerned
 from swarm.store import forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -15,16 +15,16 @@ from typing import Final
 
 import orjson
 
-from swarm.domain.button_actions import PaneOpened
-from swarm.domain.channel_policy import SUGGESTED_PROMPTS, SuggestedPrompt
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.threads import FLAT, Author, ChannelType, Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.roster import Candidate, Roster
+from swarm.domain.policy.channels import SUGGESTED_PROMPTS, SuggestedPrompt
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Candidate, Roster
+from swarm.domain.requests.button_actions import PaneOpened
 from swarm.domain.routing import answering
 from swarm.domain.text.slack_text import safe
-from swarm.services.rules.participants import Rosters, Standings
-from swarm.services.rules.system_messages import greeting_key
+from swarm.services.speaking.participants import Rosters, Standings
+from swarm.services.speaking.system_messages import greeting_key
 from swarm.store import deliveries, idempotency_keys
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from swarm.domain.access import Me, MissingFacts, standing_in
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.threads import (
     CONTEXT_WAIT_SECONDS,
@@ -29,17 +28,18 @@ from swarm.domain.model.threads import (
     SlackMessage,
     Standing,
 )
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me, MissingFacts, standing_in
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Roster
 from swarm.domain.ports import UserGroups
-from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome
 from swarm.services.intake.decisions import Decisions, Routing, counts
 from swarm.services.outbox.alert_repeats import show_repeats
 from swarm.services.requests.words import answer_in_words
-from swarm.services.rules.participants import Standings
-from swarm.services.rules.system_messages import give_title, show_answered, show_stored, tell_refused, tell_routed
-from swarm.services.rules.task_threads import answer, hand_over_all, stored
 from swarm.services.runs.run_control import stop_latest, stop_thread
+from swarm.services.speaking.participants import Standings
+from swarm.services.speaking.system_messages import give_title, show_answered, show_stored, tell_refused, tell_routed
+from swarm.services.work.task_threads import answer, hand_over_all, stored
 from swarm.store import history, requests, task_queries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

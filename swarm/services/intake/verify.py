@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.access import without
 from swarm.domain.model.threads import Standing
+from swarm.domain.policy.access import without
+from swarm.services.ground.guarded import attempt, watch
 from swarm.services.intake.ingest import Ingest
-from swarm.services.rules.guarded import attempt, watch
-from swarm.services.rules.participants import Standings
+from swarm.services.speaking.participants import Standings
 from swarm.store.bridge.database import Database
 from swarm.store.threads import early
 from swarm.store.threads.early import Parked

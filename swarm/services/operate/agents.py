@@ -10,13 +10,14 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.agents import Agent, Reach, Role, check_name, check_new_name, new_agent_token, token_hash
 from swarm.domain.model.leases import LeaseEnd
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.ground.credentials import AgentTokenCache
 from swarm.services.operate.failover import failover_offline_agents
-from swarm.services.rules.credentials import AgentTokenCache
-from swarm.services.rules.leases import lose
-from swarm.services.rules.participants import AGENTS, offline_since, silent_since
+from swarm.services.speaking.participants import offline_since, silent_since
 from swarm.services.tasks.task_maintenance import tend_tasks
+from swarm.services.work.leases import lose
 from swarm.store import agents, history
+from swarm.store.agents import AGENTS
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases

@@ -10,13 +10,13 @@ from typing_extensions import TypedDict
 
 from swarm.clock import SECOND, to_iso
 from swarm.domain.errors import Invalid, NotFound
-from swarm.domain.escalations import Escalation, asked_by
 from swarm.domain.json_shapes import shape
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
-from swarm.domain.shown_requests import notified_title
-from swarm.services.rules.escalations import post_key
+from swarm.domain.policy.escalations import Escalation, asked_by
+from swarm.domain.requests.shown import notified_title
+from swarm.services.speaking.escalations import post_key
 from swarm.store import agents, deliveries, escalations, history, requests, tasks, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

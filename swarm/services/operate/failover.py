@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.access import AgentAccess, agent_denial, may_use
 from swarm.domain.model.inbox import InboxStep, MatchedBy
 from swarm.domain.model.threads import Author, Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.roster import Candidate, Roster
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.participants import Standings, offline_since, read_roster
-from swarm.services.rules.system_messages import tell_failover, tell_queued, tell_refused_later
-from swarm.services.rules.task_ends import tell_result
+from swarm.domain.policy.access import AgentAccess, agent_denial, may_use
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Candidate, Roster
+from swarm.services.ground.guarded import attempt
+from swarm.services.speaking.participants import Standings, offline_since, read_roster
+from swarm.services.speaking.system_messages import tell_failover, tell_queued, tell_refused_later
+from swarm.services.work.task_ends import tell_result
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices, queues

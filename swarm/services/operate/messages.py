@@ -23,10 +23,10 @@ from swarm.domain.model.agents import (
     mentions,
 )
 from swarm.domain.model.inbox import NoticeKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.operate.agents import Present, read_team
 from swarm.services.operate.team import colleague
-from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.store import agent_messages, agents
 from swarm.store.agent_messages import FIRST_ID, LAST_ID, Earlier, Scope
 from swarm.store.bridge.database import Database

@@ -17,7 +17,8 @@ from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
 from swarm.domain.errors import Conflict, Invalid, NotFound, Unavailable
-from swarm.domain.escalations import (
+from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
+from swarm.domain.policy.escalations import (
     Escalation,
     EscalationAsker,
     EscalationDoor,
@@ -28,17 +29,16 @@ from swarm.domain.escalations import (
     on_call_text,
     user_id_in,
 )
-from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory, PeopleFinder
+from swarm.services.ground.guarded import attempt
+from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.requests.human_requests import AskedWork
-from swarm.services.rules import task_ends
-from swarm.services.rules.escalations import escalate, tell_on_call
-from swarm.services.rules.fencing import authorize_message, authorize_task, lock_task
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
-from swarm.services.rules.participants import read_roster
-from swarm.services.rules.silence import check_may_show
+from swarm.services.speaking.escalations import escalate, tell_on_call
+from swarm.services.speaking.participants import read_roster
+from swarm.services.speaking.silence import check_may_show
+from swarm.services.work import task_ends
+from swarm.services.work.fencing import authorize_message, authorize_task, lock_task
 from swarm.store import escalations, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -9,19 +9,19 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.access import Me
 from swarm.domain.commands import AgentCard, ChannelListening, DecisionWanted, OpenWork, SwarmCondition, WorkState
-from swarm.domain.decision_rules import GroupMembers, eligible_people
 from swarm.domain.model.agents import IDLE
 from swarm.domain.model.requests import HumanRequest, RequestStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Author
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.shown_requests import notified_title
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.decision_rules import GroupMembers, eligible_people
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.shown import notified_title
 from swarm.domain.text.slack_text import without_leading_mention
 from swarm.services.operate.agents import read_team
 from swarm.services.requests.asking import eligible_now
-from swarm.services.rules.participants import may_use, read_roster
+from swarm.services.speaking.participants import may_use, read_roster
 from swarm.store import agents, requests
 from swarm.store.admin import open_counts
 from swarm.store.bridge.statements import Row

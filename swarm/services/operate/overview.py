@@ -22,9 +22,9 @@ from swarm.domain.json_shapes import shape, time_of
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.feedback import FeedbackCount, FeedbackView, Remark
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.explain import StepShape, steps
-from swarm.services.rules.participants import read_roster
+from swarm.services.speaking.participants import read_roster
 from swarm.store import agents, deliveries, history
 from swarm.store.admin import open_counts, probe
 from swarm.store.bridge.database import Database

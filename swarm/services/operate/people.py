@@ -17,11 +17,11 @@ import structlog
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.threads import AuthorKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.services.rules import task_ends
-from swarm.services.rules.erase import erase_deleted, withdraw
-from swarm.services.rules.fencing import lock_task
+from swarm.services.work import task_ends
+from swarm.services.work.erase import erase_deleted, withdraw
+from swarm.services.work.fencing import lock_task
 from swarm.store import forgotten
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -1,7 +1,7 @@
 """Scheduled work: the sweep, the ticker and the retention job.
 
 The sweep makes the changes that become due with time: expired leases, ended delays, messages without an available
-agent, stale ownership. The elected process sweeps once a second (`swarm.services.rules.locks`); two concurrent
+agent, stale ownership. The elected process sweeps once a second (`swarm.services.ground.locks`); two concurrent
 sweeps are harmless.
 
 The ticker is the fallback for notifications between processes, with one query a second for all polls that wait in this
@@ -24,18 +24,18 @@ import structlog
 
 from swarm.clock import SECOND, until_next, us_to_slack_ts
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
-from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.domain.policy.operating import OperatingPolicy, Retention
 from swarm.domain.ports import NO_GROUPS, NO_PEOPLE, PeopleFinder, UserGroups
+from swarm.services.ground.guarded import attempt
 from swarm.services.operate import failover
 from swarm.services.operate.on_call import tend_on_call
 from swarm.services.outbox import alert_repeats
 from swarm.services.requests import upkeep
-from swarm.services.rules import signs
-from swarm.services.rules.erase import erase_late
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.leases import expire
-from swarm.services.rules.participants import Standings
+from swarm.services.speaking import signs
+from swarm.services.speaking.participants import Standings
 from swarm.services.tasks.task_maintenance import tend_tasks, to_do
+from swarm.services.work.erase import erase_late
+from swarm.services.work.leases import expire
 from swarm.store import (
     agent_messages,
     erasure,

@@ -13,10 +13,11 @@ from typing import Final
 
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.agents import Present, read_team
-from swarm.services.rules.participants import AGENTS, offline_since
+from swarm.services.speaking.participants import offline_since
 from swarm.store import agents
+from swarm.store.agents import AGENTS
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 

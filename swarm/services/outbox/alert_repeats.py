@@ -11,7 +11,7 @@ from typing import Final
 
 from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.services.rules.guarded import attempt
+from swarm.services.ground.guarded import attempt
 from swarm.store import deliveries
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -4,7 +4,7 @@ A delivery is marked ``sending`` before the call and settled afterwards. If a de
 (the process died, the connection broke), its outcome is unknown: a post is searched for by its key before the next
 attempt; all other calls are idempotent and are repeated.
 
-Only the elected process sends (`swarm.services.rules.locks`), because of Slack's limits. Two processes can send at
+Only the elected process sends (`swarm.services.ground.locks`), because of Slack's limits. Two processes can send at
 the same time if one was suspended and has not noticed the end of its term. Even then the order is kept and no effect is
 duplicated: one process takes a delivery, and a process that resumes too late after taking a delivery puts it back
 instead of calling Slack. The few instructions between this check of the clock and the socket cannot be guarded.
@@ -51,9 +51,9 @@ from swarm.domain.model.deliveries import (
     patience_seconds,
 )
 from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
-from swarm.domain.operating_policy import Reactions
+from swarm.domain.policy.operating import Reactions
 from swarm.domain.ports import SlackSender
-from swarm.services.rules.system_messages import tell_lost, tell_lost_here
+from swarm.services.speaking.system_messages import tell_lost, tell_lost_here
 from swarm.store import deliveries, reactions, requests, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

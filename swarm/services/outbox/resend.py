@@ -6,9 +6,9 @@ from functools import partial
 
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.deliveries import DeliveryKind, DeliveryStep, Mark
-from swarm.domain.operating_policy import Reactions
+from swarm.domain.policy.operating import Reactions
 from swarm.domain.selections import Batch, Selection
-from swarm.services.rules.batches import MOST, act_on_all
+from swarm.services.ground.batches import MOST, act_on_all
 from swarm.store import deliveries, reactions
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -20,7 +20,7 @@ from swarm.domain.answers.calls import AnswerTarget, SessionState
 from swarm.domain.answers.sending import STATUS_SECONDS
 from swarm.domain.answers.showing import LiveSlack, MayCall
 from swarm.processes.background import BackgroundTasks
-from swarm.services.rules.guarded import attempt
+from swarm.services.ground.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import status_lines

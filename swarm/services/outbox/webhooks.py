@@ -34,7 +34,7 @@ from swarm.domain.model.webhooks import (
     signature_headers,
 )
 from swarm.domain.ports import WebhookClient
-from swarm.services.rules.guarded import attempt
+from swarm.services.ground.guarded import attempt
 from swarm.store import webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

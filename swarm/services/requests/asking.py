@@ -15,7 +15,6 @@ from typing import Any, Final
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
-from swarm.domain.decision_rules import GroupMembers, asked_policy, eligible_people, grant_counts
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.deliveries import DeliveryKind, Mark
@@ -38,13 +37,14 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.runs import RunStatus, RunStep
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Standing, Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.request_texts import card_text, granted_text, outcome_text
+from swarm.domain.policy.decision_rules import GroupMembers, asked_policy, eligible_people, grant_counts
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.texts import card_text, granted_text, outcome_text
 from swarm.domain.tool_names import tool_key
-from swarm.services.rules.fencing import STOPPED_BY
-from swarm.services.rules.reply import people_of
-from swarm.services.rules.silence import check_may_show
-from swarm.services.rules.system_messages import show_anew
+from swarm.services.speaking.silence import check_may_show
+from swarm.services.speaking.system_messages import show_anew
+from swarm.services.work.fencing import STOPPED_BY
+from swarm.services.work.reply import people_of
 from swarm.store import agents, deliveries, erasure, grants, requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues

@@ -30,13 +30,13 @@ from swarm.domain.model.requests import (
     NewRequest,
     RequestStatus,
 )
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.request_texts import person_text
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.texts import person_text
 from swarm.services.requests.asking import ask_live
 from swarm.services.requests.human_requests import HumanRequests
-from swarm.services.rules import task_ends
-from swarm.services.rules.leases import claimed_members, end_notice, lose, stop
-from swarm.services.rules.system_messages import post_message
+from swarm.services.speaking.system_messages import post_message
+from swarm.services.work import task_ends
+from swarm.services.work.leases import claimed_members, end_notice, lose, stop
 from swarm.store import agents, history, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -16,9 +16,6 @@ from typing import Any, Final
 import structlog
 
 from swarm.clock import to_iso
-from swarm.domain.access import why_press_refused
-from swarm.domain.decision_rules import GroupMembers, is_named, may_cover, step_of, why_not
-from swarm.domain.edited_arguments import argument_problem, changed_arguments
 from swarm.domain.errors import (
     Conflict,
     Forbidden,
@@ -30,7 +27,6 @@ from swarm.domain.errors import (
     SwarmError,
     Unavailable,
 )
-from swarm.domain.forms import fill
 from swarm.domain.model.grants import GRANTS, AuditKind, GrantCovers
 from swarm.domain.model.requests import (
     OPERATOR,
@@ -45,13 +41,17 @@ from swarm.domain.model.requests import (
     ToolRequest,
 )
 from swarm.domain.model.threads import Author, Standing
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import why_press_refused
+from swarm.domain.policy.decision_rules import GroupMembers, is_named, may_cover, step_of, why_not
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS, UserGroups
-from swarm.domain.request_texts import outcome_text, person_text
-from swarm.domain.shown_requests import has_read, version, waiting_call
+from swarm.domain.requests.edited_arguments import argument_problem, changed_arguments
+from swarm.domain.requests.forms import fill
+from swarm.domain.requests.shown import has_read, version, waiting_call
+from swarm.domain.requests.texts import outcome_text, person_text
 from swarm.services.requests.asking import eligible_now, ended, lock_work, refresh_cards
 from swarm.services.requests.budgets import settle_budget
-from swarm.services.rules.participants import LIMITED_TEXT, UNVERIFIED_TEXT, Standings, limited_since
+from swarm.services.speaking.participants import LIMITED_TEXT, UNVERIFIED_TEXT, Standings, limited_since
 from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

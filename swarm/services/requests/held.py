@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from swarm.domain.button_actions import ButtonPressed
-from swarm.domain.decision_rules import GroupMembers, deciders_text, why_not
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.requests import Asker, HumanRequest, ResumeStep
 from swarm.domain.model.runs import RunStep
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.request_texts import outcome_text
-from swarm.domain.shown_requests import notified_title
+from swarm.domain.policy.decision_rules import GroupMembers, deciders_text, why_not
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import ButtonPressed
+from swarm.domain.requests.shown import notified_title
+from swarm.domain.requests.texts import outcome_text
 from swarm.domain.text.slack_text import safe
 from swarm.services.requests.asking import (
     cancel,
@@ -29,8 +29,8 @@ from swarm.services.requests.asking import (
     release,
     strangers_of,
 )
-from swarm.services.rules.fencing import STOPPED_BY
-from swarm.services.rules.system_messages import post_ephemeral
+from swarm.services.speaking.system_messages import post_ephemeral
+from swarm.services.work.fencing import STOPPED_BY
 from swarm.store import agents, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

@@ -9,7 +9,6 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.decision_rules import check_new
 from swarm.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from swarm.domain.json_shapes import time_of
 from swarm.domain.model.agents import Agent
@@ -26,15 +25,16 @@ from swarm.domain.model.requests import (
     tool_digest,
 )
 from swarm.domain.model.tasks import TaskStatus, TaskStep
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.decision_rules import check_new
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.processes.background import checked_in_turn
+from swarm.services.ground.guarded import attempt
+from swarm.services.ground.idempotency import Caller
 from swarm.services.requests import asking as asking_people
 from swarm.services.requests.asking import ask, cancel, lock_work, received, release, why_over
-from swarm.services.rules.fencing import AuthorizedMessage, AuthorizedTask, authorize_message, authorize_task
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.leases import claimed_members, end_if_resolved
-from swarm.services.rules.silence import check_may_show
+from swarm.services.speaking.silence import check_may_show
+from swarm.services.work.fencing import AuthorizedMessage, AuthorizedTask, authorize_message, authorize_task
+from swarm.services.work.leases import claimed_members, end_if_resolved
 from swarm.store import deliveries, grants, requests, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

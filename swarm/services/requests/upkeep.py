@@ -11,12 +11,13 @@ from functools import partial
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.decision_rules import GroupMembers
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.requests import HumanRequest
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.decision_rules import GroupMembers
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import UserGroups
-from swarm.domain.request_texts import card_text
+from swarm.domain.requests.texts import card_text
+from swarm.services.ground.guarded import attempt
 from swarm.services.requests.asking import (
     cancel,
     deliver_text,
@@ -27,7 +28,6 @@ from swarm.services.requests.asking import (
     why_over,
 )
 from swarm.services.requests.deciding import expire
-from swarm.services.rules.guarded import attempt
 from swarm.store import deliveries, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.decision_rules import GroupMembers, deciders_text
 from swarm.domain.model.requests import (
     Decide,
     EntryPoint,
@@ -22,13 +21,14 @@ from swarm.domain.model.requests import (
     HumanRequest,
 )
 from swarm.domain.model.threads import SlackMessage, Standing, Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.shown_requests import fits_card, notified_title
+from swarm.domain.policy.decision_rules import GroupMembers, deciders_text
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.shown import fits_card, notified_title
 from swarm.domain.text.slack_text import safe, without_leading_mention
 from swarm.services.requests.asking import lock_work
 from swarm.services.requests.deciding import decide_in_words, why_refused
 from swarm.services.requests.held import hold
-from swarm.services.rules.system_messages import post_ephemeral
+from swarm.services.speaking.system_messages import post_ephemeral
 from swarm.store import requests
 from swarm.store.bridge.transaction import Transaction
 

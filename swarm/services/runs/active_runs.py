@@ -18,10 +18,10 @@ from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import is_user
 from swarm.domain.model.triggers import NoticeView, Trigger, TriggerKind
+from swarm.services.ground.guarded import attempt
+from swarm.services.ground.idempotency import Caller
+from swarm.services.ground.locks import LockTerm
 from swarm.services.inbox.work import Work
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.answer_run import AnswerRun, RunContext, RunSource
 from swarm.services.runs.event_sources import AgentSource, HandleNotifications, ManagedAgent, StreamSource
 from swarm.services.tasks.delegate import Delegations

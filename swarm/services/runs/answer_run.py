@@ -19,20 +19,20 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
-from swarm.domain.access import Me
 from swarm.domain.answers.calls import AnswerTarget, Growth
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, NeedsInput, Warned
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown, Last, Showing, Stage
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.runs import PageKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.processes.background import BackgroundTasks
+from swarm.services.ground.guarded import attempt
+from swarm.services.ground.locks import LockTerm
 from swarm.services.inbox.work import Work
 from swarm.services.requests.asking import ask_of_run
 from swarm.services.requests.budgets import RunUsage
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.run_ends import end_run, keep_for_later, offer_stop, with_usage
 from swarm.services.runs.run_recovery import Recovery
 from swarm.services.runs.settling import outcome_of

@@ -16,9 +16,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from swarm.clock import new_id
-from swarm.domain.access import Me
 from swarm.domain.answers.agents import conversation_id
-from swarm.domain.button_actions import ButtonPressed, FeedbackChoice, FeedbackForm, feedback_of, reason_of
 from swarm.domain.model.feedback import (
     INSTRUCTIONS,
     MAX_COMMENT_CHARACTERS,
@@ -32,9 +30,11 @@ from swarm.domain.model.feedback import (
 from swarm.domain.model.inbox import UNDER_WAY, InboxStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind, endpoint_of
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import ButtonPressed, FeedbackChoice, FeedbackForm, feedback_of, reason_of
 from swarm.domain.watchers import FeedbackGiven
-from swarm.services.rules.system_messages import show_anew
+from swarm.services.speaking.system_messages import show_anew
 from swarm.store import deliveries, webhooks
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction

@@ -18,9 +18,19 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.access import Denial, Me, why_press_refused
 from swarm.domain.answers import wording
-from swarm.domain.button_actions import (
+from swarm.domain.errors import Conflict, Unavailable
+from swarm.domain.model.agents import Reach
+from swarm.domain.model.feedback import Reason
+from swarm.domain.model.inbox import UNDER_WAY, InboxStatus, InboxStep
+from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
+from swarm.domain.model.tasks import ACTIVE_STATUSES
+from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
+from swarm.domain.policy.access import Denial, Me, why_press_refused
+from swarm.domain.policy.escalations import EscalationAsker, EscalationDoor, asked_before_text
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.ports import NO_GROUPS, Directory, UserGroups
+from swarm.domain.requests.button_actions import (
     DROP_ACTION,
     ESCALATE_ACTION,
     FEEDBACK_ACTION,
@@ -35,30 +45,22 @@ from swarm.domain.button_actions import (
     SessionStopped,
     feedback_of,
 )
-from swarm.domain.errors import Conflict, Unavailable
-from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
-from swarm.domain.model.agents import Reach
-from swarm.domain.model.feedback import Reason
-from swarm.domain.model.inbox import UNDER_WAY, InboxStatus, InboxStep
-from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
-from swarm.domain.model.tasks import ACTIVE_STATUSES
-from swarm.domain.model.threads import FLAT, Author, AuthorKind, ChannelType, SlackMessage, Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import NO_GROUPS, Directory, UserGroups
 from swarm.services.requests.held import drop, stop_waiting
-from swarm.services.rules import silence, task_ends
-from swarm.services.rules.escalations import escalate
-from swarm.services.rules.fencing import STOPPED_BY, lock_task
-from swarm.services.rules.leases import claimed_members, stop
-from swarm.services.rules.participants import (
+from swarm.services.runs.feedback import (
+    give_comment,
+    give_opinion,
+    give_reason,
+)
+from swarm.services.speaking import silence
+from swarm.services.speaking.escalations import escalate
+from swarm.services.speaking.participants import (
     LIMITED_TEXT,
     UNVERIFIED_TEXT,
     Standings,
     is_first_refusal,
     limited_since,
 )
-from swarm.services.rules.reply import last_person
-from swarm.services.rules.system_messages import (
+from swarm.services.speaking.system_messages import (
     RETRY_IMPOSSIBLE,
     RETRY_TAKEN,
     RETRY_TAKEN_BY,
@@ -71,12 +73,11 @@ from swarm.services.rules.system_messages import (
     show_stopped,
     tell_person,
 )
-from swarm.services.runs.feedback import (
-    give_comment,
-    give_opinion,
-    give_reason,
-)
 from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
+from swarm.services.work import task_ends
+from swarm.services.work.fencing import STOPPED_BY, lock_task
+from swarm.services.work.leases import claimed_members, stop
+from swarm.services.work.reply import last_person
 from swarm.store import agents, deliveries, history, idempotency_keys, requests, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

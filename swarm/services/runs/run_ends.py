@@ -31,15 +31,15 @@ from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.requests.asking import ask_of_run, note_all_accepted, release_run
 from swarm.services.requests.held import tell_waiting
-from swarm.services.rules.leases import claimed_members, give_back, lose, most_losses, wait_for_agent
-from swarm.services.rules.participants import read_roster
-from swarm.services.rules.silence import break_silence, is_silent, judged
-from swarm.services.rules.system_messages import post_message, tell_queued
 from swarm.services.runs.settling import outcome_of, settle_work
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, is_settled_by_tools, show_settled
+from swarm.services.speaking.participants import read_roster
+from swarm.services.speaking.silence import break_silence, is_silent, judged
+from swarm.services.speaking.system_messages import post_message, tell_queued
+from swarm.services.work.leases import claimed_members, give_back, lose, most_losses, wait_for_agent
 from swarm.store import deliveries, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import model_usage

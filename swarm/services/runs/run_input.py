@@ -23,7 +23,7 @@ from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy,
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.fences import fenced, harmless, quoted
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, left_out
-from swarm.domain.request_texts import decision_lines
+from swarm.domain.requests.texts import decision_lines
 from swarm.domain.text.slack_text import mentioned_ids, readable
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

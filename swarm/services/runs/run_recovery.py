@@ -37,10 +37,9 @@ from swarm.domain.errors import NotFound
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.text.slack_text import unescape
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.silence import is_silent
+from swarm.services.ground.guarded import attempt
 from swarm.services.runs.run_ends import (
     RESTARTED,
     RESTARTED_TEXT,
@@ -54,6 +53,7 @@ from swarm.services.runs.run_ends import (
     sealed,
 )
 from swarm.services.runs.stream_state import goes_on
+from swarm.services.speaking.silence import is_silent
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

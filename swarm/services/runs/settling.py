@@ -14,13 +14,13 @@ from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.runs import RunOutcome, SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules import task_ends
-from swarm.services.rules.escalations import escalate_dead_letter
-from swarm.services.rules.fencing import STOPPED_BY
-from swarm.services.rules.leases import claimed_members, end_if_resolved, end_notice
-from swarm.services.rules.silence import end_humility, stay_silent
-from swarm.services.rules.system_messages import react_failed, show_answered, show_stopped
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.speaking.escalations import escalate_dead_letter
+from swarm.services.speaking.silence import end_humility, stay_silent
+from swarm.services.speaking.system_messages import react_failed, show_answered, show_stopped
+from swarm.services.work import task_ends
+from swarm.services.work.fencing import STOPPED_BY
+from swarm.services.work.leases import claimed_members, end_if_resolved, end_notice
 from swarm.store import tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

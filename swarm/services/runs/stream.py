@@ -36,15 +36,15 @@ from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
-from swarm.services.rules import task_ends
-from swarm.services.rules.escalations import escalate_dead_letter
-from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
-from swarm.services.rules.leases import claimed_members, end_if_resolved
-from swarm.services.rules.silence import WHY_WITHHELD, break_silence, end_humility, is_silent, stay_silent
+from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.runs.stream_state import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
+from swarm.services.speaking.escalations import escalate_dead_letter
+from swarm.services.speaking.silence import WHY_WITHHELD, break_silence, end_humility, is_silent, stay_silent
 from swarm.services.tasks.task_work import checked
+from swarm.services.work import task_ends
+from swarm.services.work.leases import claimed_members, end_if_resolved
 from swarm.store import idempotency_keys, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

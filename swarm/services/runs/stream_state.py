@@ -20,12 +20,12 @@ from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, L
 from swarm.domain.model.runs import RunOutcome, RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.fencing import NAME_LEASE, authorize_message, authorize_task
-from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.leases import SILENT
-from swarm.services.rules.reply import last_person, with_others
-from swarm.services.rules.system_messages import react_failed, show_answered
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.ground.idempotency import Caller
+from swarm.services.speaking.system_messages import react_failed, show_answered
+from swarm.services.work.fencing import NAME_LEASE, authorize_message, authorize_task
+from swarm.services.work.leases import SILENT
+from swarm.services.work.reply import last_person, with_others
 from swarm.store import tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases

@@ -19,14 +19,14 @@ from swarm.domain.answers.agents import Health, StreamingAgent
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import TriggerKind
+from swarm.services.ground.guarded import attempt, watch
+from swarm.services.ground.locks import LockTerm
 from swarm.services.inbox.polls import Polls
-from swarm.services.rules.guarded import attempt, watch
-from swarm.services.rules.locks import LockTerm
-from swarm.services.rules.participants import AGENTS
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications, starts_run
 from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.run_recovery import Recovery
 from swarm.store import agents
+from swarm.store.agents import AGENTS
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from swarm.domain.access import agent_denial
 from swarm.domain.errors import Conflict, Forbidden, NotFound, Unavailable
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.inbox import InboxStatus
@@ -23,10 +22,11 @@ from swarm.domain.model.tasks import (
     check_room,
 )
 from swarm.domain.model.threads import Author
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.roster import Candidate, Roster
-from swarm.services.rules.idempotency import Caller
-from swarm.services.rules.participants import Standings
+from swarm.domain.policy.access import agent_denial
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Candidate, Roster
+from swarm.services.ground.idempotency import Caller
+from swarm.services.speaking.participants import Standings
 from swarm.services.tasks.task_view import find_visible
 from swarm.store import agents, task_queries, tasks
 from swarm.store.bridge.database import Database

@@ -11,15 +11,10 @@ from swarm.clock import SECOND
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus, TaskStep
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.roster import Candidate
-from swarm.services.rules import task_ends
-from swarm.services.rules.fencing import AuthorizedMessage, authorize_message
-from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
-from swarm.services.rules.leases import end_if_resolved
-from swarm.services.rules.participants import Standings, read_roster
-from swarm.services.rules.reply import with_others
-from swarm.services.rules.task_threads import hand_over_for
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.roster import Candidate
+from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
+from swarm.services.speaking.participants import Standings, read_roster
 from swarm.services.tasks.assignees import (
     NOBODY,
     AskerCheck,
@@ -33,6 +28,11 @@ from swarm.services.tasks.assignees import (
 )
 from swarm.services.tasks.task_view import TaskView, view_of
 from swarm.services.tasks.tasks import Brief
+from swarm.services.work import task_ends
+from swarm.services.work.fencing import AuthorizedMessage, authorize_message
+from swarm.services.work.leases import end_if_resolved
+from swarm.services.work.reply import with_others
+from swarm.services.work.task_threads import hand_over_for
 from swarm.store import agents, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from swarm.domain.model.tasks import UNSUCCESSFUL, TaskStatus, TaskStep
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules import task_ends
-from swarm.services.rules.fencing import lock_task
-from swarm.services.rules.guarded import attempt
-from swarm.services.rules.participants import offline_since, read_roster
-from swarm.services.rules.system_messages import tell_queued
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.services.ground.guarded import attempt
+from swarm.services.speaking.participants import offline_since, read_roster
+from swarm.services.speaking.system_messages import tell_queued
+from swarm.services.work import task_ends
+from swarm.services.work.fencing import lock_task
 from swarm.store import task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

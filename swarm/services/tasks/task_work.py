@@ -7,15 +7,15 @@ from typing import Any
 
 from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.model.tasks import MAX_TEXT_CHARACTERS, TaskStatus
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
-from swarm.services.rules import task_ends
-from swarm.services.rules.fencing import AuthorizedTask, authorize_task
-from swarm.services.rules.idempotency import Caller, idempotent
-from swarm.services.rules.leases import end_if_resolved
-from swarm.services.rules.reply import Answers, ReplyText, check_text, speak, task_call
-from swarm.services.rules.system_messages import show_progress
+from swarm.services.ground.idempotency import Caller, idempotent
+from swarm.services.speaking.system_messages import show_progress
 from swarm.services.tasks.task_view import TaskView, view
+from swarm.services.work import task_ends
+from swarm.services.work.fencing import AuthorizedTask, authorize_task
+from swarm.services.work.leases import end_if_resolved
+from swarm.services.work.reply import Answers, ReplyText, check_text, speak, task_call
 from swarm.store import tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -20,16 +20,14 @@ from swarm.domain.model.tasks import (
     check_depth,
 )
 from swarm.domain.model.threads import AuthorKind
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.selections import Batch, Selection
 from swarm.domain.text.characters import strip_invisible
-from swarm.services.rules import lease_keys, task_ends
-from swarm.services.rules.batches import MOST, act_on_all
-from swarm.services.rules.fencing import NAME_LEASE, authorize_task, check_run, lock_task
-from swarm.services.rules.idempotency import Caller, IdempotentCall, digest, idempotent
-from swarm.services.rules.participants import Standings, read_roster
-from swarm.services.rules.system_messages import retire_retry_of_task
-from swarm.services.rules.task_threads import take_if_free
+from swarm.services.ground import lease_keys
+from swarm.services.ground.batches import MOST, act_on_all
+from swarm.services.ground.idempotency import Caller, IdempotentCall, digest, idempotent
+from swarm.services.speaking.participants import Standings, read_roster
+from swarm.services.speaking.system_messages import retire_retry_of_task
 from swarm.services.tasks.assignees import (
     NOBODY,
     AskerCheck,
@@ -45,6 +43,9 @@ from swarm.services.tasks.assignees import (
     worker,
 )
 from swarm.services.tasks.task_view import TaskView, find_visible, view, view_of, views_in_brief
+from swarm.services.work import task_ends
+from swarm.services.work.fencing import NAME_LEASE, authorize_task, check_run, lock_task
+from swarm.services.work.task_threads import take_if_free
 from swarm.store import task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.domain.button_actions import REMARK_FORM
 from swarm.domain.commands import HomeOpened, RemarkSubmitted, SlashCommand
+from swarm.domain.requests.button_actions import REMARK_FORM
 from swarm.slack.incoming.fields import EMPTY, id_at, is_object, object_at, text_at
 
 MAX_TEXT_CHARACTERS: Final = 3_000

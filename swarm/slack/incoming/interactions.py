@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.domain.model.requests import HumanDecision
+from swarm.domain.requests.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION, VALUE_ACTION, field_key
 from swarm.slack.incoming.fields import EMPTY, JsonObject, id_at, is_object, object_at, objects_at, text_at, ts_at
 

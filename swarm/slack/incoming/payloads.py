@@ -12,8 +12,6 @@ from typing import Final, TypeVar
 import orjson
 import structlog
 
-from swarm.domain.access import Me, Person
-from swarm.domain.button_actions import FEEDBACK_FORM, ButtonPressed, PaneOpened, SessionStopped
 from swarm.domain.errors import BadRequest
 from swarm.domain.model.deliveries import METADATA_EVENT_TYPE
 from swarm.domain.model.threads import (
@@ -27,6 +25,8 @@ from swarm.domain.model.threads import (
     SlackEvent,
     SlackMessage,
 )
+from swarm.domain.policy.access import Me, Person
+from swarm.domain.requests.button_actions import FEEDBACK_FORM, ButtonPressed, PaneOpened, SessionStopped
 from swarm.slack.form_fields import COMMENT_BLOCK, COMMENT_INPUT
 from swarm.slack.incoming.fields import (
     EMPTY,

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 from swarm.domain.answers.calls import AnswerTarget, Card, Chunk, Closing, PlanTitle, TaskDisplay, Text
 from swarm.domain.answers.events import StepStatus
-from swarm.domain.button_actions import (
+from swarm.domain.requests.button_actions import (
     DROP_ACTION,
     FEEDBACK_ACTION,
     RETRY_RUN_ACTION,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from swarm.clock import SECOND
 from swarm.domain.model.requests import OPERATOR
-from swarm.domain.shown_requests import Reader
+from swarm.domain.requests.shown import Reader
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import inert

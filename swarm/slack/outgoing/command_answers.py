@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
-from swarm.domain.button_actions import REMARK_FORM, STOP_OWN_ACTION, STOP_TASK_ACTION
-from swarm.domain.channel_policy import Listen
 from swarm.domain.commands import (
     AgentCard,
     AgentList,
@@ -32,6 +30,8 @@ from swarm.domain.commands import (
     WorkStopped,
 )
 from swarm.domain.model.agents import Role
+from swarm.domain.policy.channels import Listen
+from swarm.domain.requests.button_actions import REMARK_FORM, STOP_OWN_ACTION, STOP_TASK_ACTION
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.slack.outgoing.block_parts import (
     MAX_SECTION_CHARACTERS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from swarm.domain.access import Me
 from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
+from swarm.domain.policy.access import Me
 from swarm.slack.outgoing import sessions
 from swarm.slack.outgoing.answer_blocks import (
     MAX_UPDATE_CHARACTERS,

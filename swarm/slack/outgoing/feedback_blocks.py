@@ -7,7 +7,8 @@ from typing import Final
 
 import orjson
 
-from swarm.domain.button_actions import (
+from swarm.domain.model.feedback import MAX_COMMENT_CHARACTERS, Reason
+from swarm.domain.requests.button_actions import (
     ESCALATE_ACTION,
     FEEDBACK_FORM,
     REASON_ACTION,
@@ -15,7 +16,6 @@ from swarm.domain.button_actions import (
     FeedbackChoice,
     FeedbackForm,
 )
-from swarm.domain.model.feedback import MAX_COMMENT_CHARACTERS, Reason
 from swarm.slack.form_fields import COMMENT_BLOCK, COMMENT_INPUT
 from swarm.slack.outgoing.answer_blocks import Block, actions, button, plain
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
-from swarm.domain.forms import default_of
 from swarm.domain.model.requests import FieldType, FormField
+from swarm.domain.requests.forms import default_of
 from swarm.slack.form_fields import NO, VALUE_ACTION, YES, block_id_of, option_values
 from swarm.slack.outgoing.block_parts import Block, plain
 

@@ -16,7 +16,6 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import slack_ts_to_us
-from swarm.domain.access import Me, Person
 from swarm.domain.errors import ConfigurationError, RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import (
     Answer,
@@ -28,6 +27,7 @@ from swarm.domain.model.deliveries import (
     NotSent,
 )
 from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
+from swarm.domain.policy.access import Me, Person
 from swarm.domain.troubles import SlackTrouble, slack_troubles
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, ids_at, object_at, objects_at, text_at, ts_at

@@ -16,9 +16,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
-from swarm.domain.access import Person, UserGroup
 from swarm.domain.errors import RefusedBySlack, SwarmError
 from swarm.domain.model.threads import AuthorKind
+from swarm.domain.policy.access import Person, UserGroup
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import ChannelInfo
 

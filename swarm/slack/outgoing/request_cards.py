@@ -2,7 +2,7 @@
 
 The card is drawn from the request alone, so that every copy can be brought up to date at any time. First stands the
 call with a title of ours, below it what the agent says, as a quote. *Approve* stands on a card only if the card shows
-everything (`swarm.domain.shown_requests`); otherwise people read and decide in the form. The values of the buttons are
+everything (`swarm.domain.requests.shown`); otherwise people read and decide in the form. The values of the buttons are
 the request's id, and their row begins with the version of the card, so that a press tells what was seen.
 """
 
@@ -13,12 +13,12 @@ from typing import Final
 
 import orjson
 
-from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
-from swarm.domain.decision_rules import deciders_text
 from swarm.domain.model.grants import GRANTS, GrantScope
 from swarm.domain.model.requests import HumanDecision, HumanRequest
-from swarm.domain.request_texts import card_text, listed
-from swarm.domain.shown_requests import PartKind, fits_card, shown_texts, title_runs, version
+from swarm.domain.policy.decision_rules import deciders_text
+from swarm.domain.requests.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
+from swarm.domain.requests.shown import PartKind, fits_card, shown_texts, title_runs, version
+from swarm.domain.requests.texts import card_text, listed
 from swarm.domain.text.slack_text import safe, with_targets
 from swarm.slack.outgoing.answer_blocks import cut_text
 from swarm.slack.outgoing.block_parts import (

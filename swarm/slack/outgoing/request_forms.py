@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import orjson
 
-from swarm.domain.button_actions import FORM_ACTION
-from swarm.domain.edited_arguments import argument_fields
 from swarm.domain.model.requests import APPROVALS, FieldType, FormField, HumanDecision, HumanRequest
-from swarm.domain.shown_requests import PartKind, Reader, reading_pages, shown_texts, version, waiting_call
+from swarm.domain.requests.button_actions import FORM_ACTION
+from swarm.domain.requests.edited_arguments import argument_fields
+from swarm.domain.requests.shown import PartKind, Reader, reading_pages, shown_texts, version, waiting_call
 from swarm.domain.text.slack_text import mentioned_ids, safe
 from swarm.slack.form_fields import BACK_ACTION, EDIT_ACTION
 from swarm.slack.outgoing.answer_blocks import cut_text

@@ -13,8 +13,8 @@ from swarm.domain.model.requests import (
     RequestStatus,
     ResumeStatus,
 )
-from swarm.domain.request_texts import decided_text, withdrawn_by
-from swarm.domain.shown_requests import HIDDEN, Reader
+from swarm.domain.requests.shown import HIDDEN, Reader
+from swarm.domain.requests.texts import decided_text, withdrawn_by
 from swarm.slack.outgoing.block_parts import (
     Block,
     context,

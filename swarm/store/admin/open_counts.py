@@ -1,7 +1,7 @@
 """Counts open and dead work for metrics, the overview, and what people see. The cost does not grow with finished work.
 
 Work for which nobody has asked is counted for operators, but not for people: it may stay silent
-(`swarm.services.rules.silence`).
+(`swarm.services.speaking.silence`).
 """
 
 from __future__ import annotations

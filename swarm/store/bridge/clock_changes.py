@@ -154,7 +154,7 @@ class ClockWatch:
 
 
 TERM_US: Final = 10 * SECOND
-"""The longest lease of an elected role, as granted by `swarm.services.rules.locks`."""
+"""The longest lease of an elected role, as granted by `swarm.services.ground.locks`."""
 
 _RECENT_US: Final = 600 * SECOND
 """Closed rows up to this age may still matter: for limits per minute, earlier attempts, the context of a run, and

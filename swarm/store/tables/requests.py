@@ -15,9 +15,9 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.escalations import EscalationDoor, OnCall
 from swarm.domain.model.grants import AuditKind, GrantCovers, GrantScope
 from swarm.domain.model.requests import Asker, EntryPoint, HumanDecision, RequestStatus, ResumeStatus
+from swarm.domain.policy.escalations import EscalationDoor, OnCall
 from swarm.store.tables.schema import Serial, metadata, one_of
 
 requests = Table(

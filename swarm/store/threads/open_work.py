@@ -1,6 +1,6 @@
 """The open work of people: their messages that are not answered, and their tasks.
 
-Work for which nobody has asked is left out, because its answer may be withheld; see `swarm.services.rules.silence`.
+Work for which nobody has asked is left out, because its answer may be withheld; see `swarm.services.speaking.silence`.
 Every query starts from open rows, which partial indexes list, so its cost does not grow with finished work.
 """
 

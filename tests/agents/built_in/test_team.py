@@ -17,16 +17,16 @@ from swarm.app.settings_mapping import streaming_agents
 from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker, ToolEnded
-from swarm.domain.button_actions import RETRY_RUN_ACTION
-from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy, External
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.language_models import Door
 from swarm.domain.model.requests import HumanDecision
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import MAX_DEPTH, TaskStatus
 from swarm.domain.model.threads import SlackMessage
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.idempotency import Caller
+from swarm.domain.policy.channels import ChannelPolicy, EscalationPolicy, External
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
+from swarm.services.ground.idempotency import Caller
 from swarm.store.bridge.database import Database
 from tests.services.test_live_questions import decide, open_requests
 from tests.services.test_strangers import guest

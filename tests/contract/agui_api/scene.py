@@ -17,10 +17,10 @@ from pydantic import TypeAdapter
 from swarm.agents.remote.agui import AguiAgent
 from swarm.agents.remote.translation.translator import collected
 from swarm.clock import ManualClock
-from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import AgentClient, Dialect, Health, RemoteAgent, RunEnd
 from swarm.domain.answers.events import AgentEvent, Finished, InputMessage, RunInput, Speaker, TextDelta
 from swarm.domain.model.agents import Role
+from swarm.domain.policy.access import CallerPolicy
 from swarm.entrypoints.agui.agui_api import AguiEntryPoint
 from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.web.identity import Identities

@@ -11,10 +11,10 @@ import pytest
 from swarm.agents.builtin.run import session_of
 from swarm.app import settings_mapping
 from swarm.config import BadSettings, load
-from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.events import Asked, Interrupted
 from swarm.domain.model.agents import Agent, Reach, Role
 from swarm.domain.model.sessions import SessionScope
+from swarm.domain.policy.access import CallerPolicy
 from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, agui_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor, error_of
 from tests.support.whole import Whole, whole

@@ -18,7 +18,7 @@ from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.leases import LockKind
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import NO_DATABASE, TAKEN, ConversationKey, ConversationLocks
-from swarm.services.rules.locks import TERM_SECONDS
+from swarm.services.ground.locks import TERM_SECONDS
 from swarm.store import locks, tables
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement

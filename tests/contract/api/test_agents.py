@@ -6,7 +6,7 @@ import pytest
 
 from swarm.clock import ManualClock
 from swarm.domain.model.agents import Reach, Role
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.store.bridge.database import Database
 from tests.support.doors import ENROLMENT_KEY, Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.world import BOT, World

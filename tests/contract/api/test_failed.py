@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.model.deliveries import Delivery, DeliveryKind
 from swarm.domain.model.leases import MAX_TASK_ATTEMPTS, FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from tests.support.conversing import press, pressed
 from tests.support.doors import Doors, Visitor
 from tests.support.slack import refuses, takes_but_the_answer_is_lost

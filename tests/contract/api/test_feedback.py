@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from swarm.clock import to_iso
-from swarm.domain.button_actions import (
+from swarm.domain.model.feedback import Reason
+from swarm.domain.requests.button_actions import (
     FEEDBACK_ACTION,
     FEEDBACK_FORM,
     REASON_ACTION,
@@ -18,7 +19,6 @@ from swarm.domain.button_actions import (
     Feedback,
     feedback_value,
 )
-from swarm.domain.model.feedback import Reason
 from swarm.store.runs import remarks
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor
 from tests.support.processes import Ended, Processes, processes_in

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Scope
 
-from swarm.domain.access import Person
+from swarm.domain.policy.access import Person
 from swarm.entrypoints.http.polling_api import PollRoute
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import CLIENT, ClientConnection

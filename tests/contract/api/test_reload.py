@@ -13,7 +13,7 @@ from swarm.app.reload import Reloader
 from swarm.cli.operator_commands import CoordinatorClient
 from swarm.clock import ManualClock
 from swarm.config import Settings, load
-from swarm.services.rules.participants import Rosters
+from swarm.services.speaking.participants import Rosters
 from swarm.store.bridge.database import Database
 from tests.support.doors import OPERATOR_TOKEN, Doors, WatchedWakeups, open_doors
 from tests.support.live import Scripted, hired, show

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from swarm.cli import request_commands
-from swarm.domain.edited_arguments import TOO_COSTLY
 from swarm.domain.model.requests import Decide, DecisionPolicy, DecisionRule, EntryPoint, HumanDecision
+from swarm.domain.requests.edited_arguments import TOO_COSTLY
 from tests.support.doors import Doors, Visitor, error_of
 from tests.support.schema_bombs import BOMBS
 from tests.support.world import BOT

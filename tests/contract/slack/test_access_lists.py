@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.access import AgentAccess
-from swarm.domain.button_actions import STOP_TASK_ACTION
-from swarm.domain.channel_policy import ChannelPolicy, PeopleLists
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.idempotency import Caller
+from swarm.domain.policy.access import AgentAccess
+from swarm.domain.policy.channels import ChannelPolicy, PeopleLists
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import STOP_TASK_ACTION
+from swarm.services.ground.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.names import MEMBERS_FRESH_SECONDS, Names

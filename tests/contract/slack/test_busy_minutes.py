@@ -18,7 +18,7 @@ from slack_twin.twin import build_twin
 from swarm.clock import ManualClock
 from swarm.domain.model.threads import SlackMessage, Thread
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.rules.system_messages import post_message, show_answered
+from swarm.services.speaking.system_messages import post_message, show_answered
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store import deliveries, reactions
 from swarm.store.bridge.database import Database

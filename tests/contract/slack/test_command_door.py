@@ -12,7 +12,6 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from swarm.domain.button_actions import REMARK_FORM
 from swarm.domain.commands import (
     AgentCard,
     AgentList,
@@ -34,6 +33,7 @@ from swarm.domain.commands import (
 )
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.agents import Load, Role
+from swarm.domain.requests.button_actions import REMARK_FORM
 from swarm.entrypoints.slack.commands import FAILED_TEXT, NOT_OPENED_TEXT, CommandDoor
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.slack.outgoing import modals

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
-from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.model.requests import (
     Decide,
     DecisionPolicy,
@@ -24,7 +22,9 @@ from swarm.domain.model.requests import (
     ToolRequest,
 )
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy, External
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.services.requests.human_requests import AskedWork
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.test_strangers import Desk, desk

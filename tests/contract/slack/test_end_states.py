@@ -11,10 +11,10 @@ import pytest
 
 from swarm.clock import ManualClock
 from swarm.domain.answers.events import Broken, Finished, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.button_actions import RETRY_RUN_ACTION, ButtonPressed, PressResult
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.threads import SlackMessage
+from swarm.domain.requests.button_actions import RETRY_RUN_ACTION, ButtonPressed, PressResult
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.runs.run_control import NO_RETRY_TEXT, RETRIED_TEXT
 from swarm.slack.outgoing.gateway import Gateway

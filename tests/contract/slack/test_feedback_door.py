@@ -8,7 +8,10 @@ import pytest
 from slack_twin.errors import SlackError
 
 from swarm.domain.answers.calls import ANSWERED_BELOW
-from swarm.domain.button_actions import (
+from swarm.domain.errors import Unavailable
+from swarm.domain.model.deliveries import DeliveryAccepted
+from swarm.domain.model.feedback import MAX_COMMENT_CHARACTERS, Reason
+from swarm.domain.requests.button_actions import (
     ESCALATE_ACTION,
     FEEDBACK_ACTION,
     FEEDBACK_FORM,
@@ -19,9 +22,6 @@ from swarm.domain.button_actions import (
     PressResult,
     feedback_of,
 )
-from swarm.domain.errors import Unavailable
-from swarm.domain.model.deliveries import DeliveryAccepted
-from swarm.domain.model.feedback import MAX_COMMENT_CHARACTERS, Reason
 from swarm.entrypoints.slack.button_presses import CHOICE_TEXT, NOT_OPENED_TEXT, NOT_STORED_TEXT
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.slack.outgoing.gateway import Gateway

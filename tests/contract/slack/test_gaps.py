@@ -11,7 +11,7 @@ import pytest
 
 from swarm.domain.model.agents import Role
 from swarm.domain.model.leases import FinishOutcome
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import NO_GROUPS
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake import event_watchdog as hearing_module
@@ -19,7 +19,7 @@ from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.ingest import Ingest
-from swarm.services.rules.participants import Rosters, Standings
+from swarm.services.speaking.participants import Rosters, Standings
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.names import Names

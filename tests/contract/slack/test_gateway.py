@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from slack_twin.faults import FaultKind
 
-from swarm.domain.access import Person
 from swarm.domain.errors import ConfigurationError, NotFound, RefusedBySlack, Unavailable
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryKind, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.threads import AuthorKind, ChannelType
+from swarm.domain.policy.access import Person
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.slack.scripted import ScriptedSlack

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from swarm.domain.access import Me
 from swarm.domain.model.threads import MessageDeleted, SlackEvent, SlackMessage
+from swarm.domain.policy.access import Me
 from swarm.entrypoints.slack.slack_events import MAX_BODY_BYTES, SlackEntryPoint
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing

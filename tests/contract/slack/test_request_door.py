@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, NotRead, RefusedBySlack, SwarmError, Unavailable
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryKind
 from swarm.domain.model.requests import (
@@ -22,7 +21,8 @@ from swarm.domain.model.requests import (
     Option,
     RequestStatus,
 )
-from swarm.domain.shown_requests import version
+from swarm.domain.requests.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
+from swarm.domain.requests.shown import version
 from swarm.entrypoints.slack.request_presses import (
     NOT_OPENED_TEXT,
     NOT_STORED_TEXT,

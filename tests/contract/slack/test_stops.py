@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.domain.answers.calls import Closing
-from swarm.domain.button_actions import (
+from swarm.domain.model.deliveries import DeliveryAccepted
+from swarm.domain.model.threads import SlackEvent
+from swarm.domain.requests.button_actions import (
     FEEDBACK_ACTION,
     RETRY_RUN_ACTION,
     STOP_RUN_ACTION,
@@ -18,8 +20,6 @@ from swarm.domain.button_actions import (
     feedback_of,
     feedback_value,
 )
-from swarm.domain.model.deliveries import DeliveryAccepted
-from swarm.domain.model.threads import SlackEvent
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint, ignore_press
 from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.answers import GENERAL, RUN, begun, closing, place

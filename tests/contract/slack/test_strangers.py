@@ -10,18 +10,18 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from swarm.domain.button_actions import STOP_TASK_ACTION
-from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Role
-from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.policy.channels import ChannelPolicy, External
+from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.requests.button_actions import STOP_TASK_ACTION
 from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.runs.run_control import Buttons
+from swarm.services.speaking.participants import Rosters, Standings
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.names import Names

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from swarm.clock import new_id
-from swarm.domain.button_actions import DECIDE_ACTION
+from swarm.domain.requests.button_actions import DECIDE_ACTION
 from tests.runner.clis.known import Cli, path_with
 from tests.runner.conftest import LedStage, Office
 from tests.support.processes import Process, processes_in

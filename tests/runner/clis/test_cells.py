@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from swarm.clock import new_id
-from swarm.domain.button_actions import DECIDE_ACTION, RETRY_RUN_ACTION
+from swarm.domain.requests.button_actions import DECIDE_ACTION, RETRY_RUN_ACTION
 from tests.crash.kill_verdict import Rows
 from tests.runner.clis.conftest import PATIENCE_SECONDS, Bench, after
 from tests.runner.clis.known import CLIS, Cli, each

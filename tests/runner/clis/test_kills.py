@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from swarm.domain.button_actions import DECIDE_ACTION
+from swarm.domain.requests.button_actions import DECIDE_ACTION
 from tests.runner.clis.conftest import PATIENCE_SECONDS, Bench, after, said
 from tests.runner.clis.known import each
 from tests.support.providers.request import Request

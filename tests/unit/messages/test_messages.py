@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from swarm.domain.access import Me
-from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.threads import MessageEdited, SlackMessage
-from swarm.domain.roster import Roster
+from swarm.domain.policy.access import Me
+from swarm.domain.policy.channels import ChannelPolicy
+from swarm.domain.policy.roster import Roster
 from swarm.domain.routing import RoutingOutcome, Situation, decide
 from swarm.domain.text.slack_text import readable
 from swarm.slack.incoming.payloads import history_message, slack_event

@@ -1,0 +1,1 @@
+"""Requests to people: their forms and schemas, what a card shows, what a press says."""

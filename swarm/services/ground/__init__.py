@@ -1,0 +1,1 @@
+"""What every service stands on: locks, contained failures, credentials, idempotent calls, batches."""
