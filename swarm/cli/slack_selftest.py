@@ -46,9 +46,13 @@ def run(channel: str, report: Path | None) -> int:
 async def _until_interrupted(slack: SlackSettings, token: str, channel: str) -> Selftest:
     """Runs the selftest. After Ctrl-C or SIGTERM it deletes its posts, which cannot be interrupted."""
     stop = asyncio.Event()
-    said = "Stops after this rule; the posts are deleted then."
+
+    def interrupted() -> None:
+        stop.set()
+        _out.print("Stops after this rule; the posts are deleted then.")
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: stop.set() or _out.print(said))
+        asyncio.get_running_loop().add_signal_handler(number, interrupted)
     app_token = slack.app_token.get_secret_value() if slack.app_token else None
     return await selftest(
         token,

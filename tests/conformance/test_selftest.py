@@ -147,7 +147,9 @@ async def test_events_are_not_taken_from_a_running_coordinator(workspace: tuple[
         others.append(await session.ws_connect(opened["url"]))
 
     async with session:
-        connecting = [] if later else [await connect()]
+        connecting: list[asyncio.Future[None]] = []
+        if not later:
+            await connect()
         told = (lambda finding: connecting.append(asyncio.ensure_future(connect()))) if later else str
         done = await tried(url, told=told, app_token=APP_TOKEN, rules=FEW, patience_seconds=0.2)
     assert done.heard.not_tried == (NOT_ALONE if later else ELSEWHERE)
