@@ -156,7 +156,12 @@ def selftest(channel: str, *, report: Path | None = None) -> int:
     """Hold what this version relies on against your Slack: some fifty messages in one thread, deleted at the end.
 
     Needs SLACK_BOT_TOKEN, and a private channel that the app was invited to. The same calls are made in a Slack twin;
-    what differs is printed. Exits with 0 if nothing differs, and with 1 otherwise.
+    what differs is printed. Exits with 0 if nothing differs, and with 1 otherwise; Ctrl-C deletes the posts, too.
+
+    With SLACK_APP_TOKEN, the events about these messages are compared as well. Stop the coordinator of the app before:
+    Slack gives each event to one connection of the app, so the test takes none while there is another one. What people
+    write during the test is not acknowledged; Slack sends it again for about five minutes, so start the coordinator
+    soon afterwards. Buttons and commands do not work meanwhile.
 
     Parameters
     ----------

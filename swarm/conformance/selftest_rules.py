@@ -45,6 +45,9 @@ def _append(**more: object) -> Call:
 
 _STOP: Final[Call] = ("chat.stopStream", {"ts": "$ts"})
 
+UPLOAD: Final = "files.completeUploadExternal"
+"""Made with the calls before it; its arguments are those of ``files_upload_v2``."""
+
 RULES: Final[Mapping[str, tuple[Call, ...]]] = {
     "text: entities": _text("a &amp; b &lt;c&gt; & d < e"),
     "text: entities twice": _text("&amp;lt;!channel&amp;gt;"),
@@ -88,6 +91,7 @@ RULES: Final[Mapping[str, tuple[Call, ...]]] = {
     "markdown: a table of 101 rows": _markdown("|a|b|\n|-|-|\n" + "|1|2|\n" * 101),
     "markdown: a table of 21 columns": _markdown("|a" * 21 + "|\n" + "|-" * 21 + "|\n" + "|1" * 21 + "|"),
     "markdown: 12,001 characters": _markdown("word " * 2_400 + "x"),
+    "file: with a comment": ((UPLOAD, {"filename": "a & b.md", "content": "a & b", "initial_comment": "a &amp; b"}),),
     "update: of text and blocks": (*_text("before"), ("chat.update", {"ts": "$ts", "text": "a &amp; b", "blocks": []})),
     "update: of a message that does not exist": (("chat.update", {"ts": "1000000000.000001", "text": "a"}),),
     "reaction: an unknown name": (*_text("a"), ("reactions.add", {"timestamp": "$ts", "name": "no_such_emoji_here"})),
@@ -107,3 +111,9 @@ RULES: Final[Mapping[str, tuple[Call, ...]]] = {
     "stream: updated after its end": _stream(_STOP, ("chat.update", {"ts": "$ts", "text": "new"})),
 }
 """By name: what is tried."""
+
+ONLY_PEOPLE: Final = dict.fromkeys(
+    ("forwarded messages", "pasted tables", "voice and video clips", "e-mails to a channel"),
+    "only people can post this",
+)
+"""What no app can try."""
