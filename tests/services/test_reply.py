@@ -9,8 +9,8 @@ import pytest
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Unavailable, Withdrawn
 from swarm.domain.model.inbox import InboxStatus
 from swarm.services.ground.idempotency import Caller
-from swarm.services.speaking.system_messages import PART_CHARACTERS
 from swarm.services.inbox import replies
+from swarm.services.speaking.system_messages import PART_CHARACTERS
 from tests.support.world import BOT, World, delete, holding
 
 pytestmark = pytest.mark.req("LOOP-08")
