@@ -18,7 +18,6 @@ from swarm.cli.terminal import Terminal
 from swarm.config import SlackMode, load, load_part
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
-from swarm.telemetry import log
 
 app = App(
     name="swarm",
@@ -79,20 +78,6 @@ _out = Terminal()
 
 
 @app.command
-def demo() -> int:
-    """Run everything on this machine: a Slack twin, the coordinator, rule-driven agents, and rules instead of a model.
-
-    PORT (8080), TWIN_PORT (8400) and SWARM_HOME (.demo/) can be set in the environment. With SLACK_BOT_TOKEN and
-    SLACK_APP_TOKEN set, the real Slack is used instead of the twin; with LLM_MODEL and a key, or Ollama, a real model
-    answers instead of the rules.
-    """
-    from swarm.demo import run
-
-    log.configure("warning")
-    return run.main()
-
-
-@app.command
 def twin(
     *,
     host: str = "127.0.0.1",
@@ -149,25 +134,6 @@ def upgrade() -> None:
     home.prepare(settings)
     done = migrations.upgrade(settings.database_url)
     _out.print("\n".join(f"applied {name}" for name in done) or "Nothing to do: the schema is current.")
-
-
-@slack.command
-def selftest(channel: str, *, report: Path | None = None) -> int:
-    """Hold what this version relies on against your Slack: some fifty messages in one thread, deleted at the end.
-
-    Needs SLACK_BOT_TOKEN, and a private channel that the app was invited to. The same calls are made in a Slack twin;
-    what differs is printed. Exits with 0 if nothing differs, and with 1 otherwise.
-
-    Parameters
-    ----------
-    channel
-        The private channel, as "#name" or by its id.
-    report
-        A new file for the report as JSON; by default selftest-DATE.json. It has no tokens and no text of people.
-    """
-    from swarm.cli.slack_selftest import run
-
-    return run(channel, report)
 
 
 @slack.command

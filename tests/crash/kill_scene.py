@@ -22,10 +22,10 @@ from typing import Any
 
 import httpx2
 import psycopg
+from swarm_lab.bench.agents import Part, question
+from swarm_lab.bench.storm import Asked, Log, Seen, judge
+from swarm_lab.bench.streaming_agent import Order
 
-from swarm.bench.agents import Part, question
-from swarm.bench.storm import Asked, Log, Seen, judge
-from swarm.bench.streaming_agent import Order
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.kill_plan import Point, Victim
@@ -85,7 +85,7 @@ class House:
         """Start everything."""
         stage = self.stage
         await stage.start_twin(rates=False)
-        agent = stage.processes.start("streams", sys.executable, "-m", "swarm.bench.streaming_agent", env={})
+        agent = stage.processes.start("streams", sys.executable, "-m", "swarm_lab.bench.streaming_agent", env={})
         self.streaming_port = int((await agent.says(r"^port (\d+)"))[1])
         url = f"http://127.0.0.1:{self.streaming_port}/"
         remote = f"{POET}: {{url: {url!r}, on_restart: rerun}}\n    {CLERK}: {{url: {url!r}, on_restart: ask}}"

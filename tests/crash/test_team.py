@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 import psycopg
 import pytest
+from swarm_lab.bench.agents import Part, question
+from swarm_lab.bench.storm import Asked, Log, Seen, judge
 
-from swarm.bench.agents import Part, question
-from swarm.bench.storm import Asked, Log, Seen, judge
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor
 from tests.support.http import client as http_client
@@ -67,7 +67,7 @@ class Team:
                 hands=CONVERSATIONS,
                 work_seconds=WORK_SECONDS,
             )
-            command = (sys.executable, "-m", "swarm.bench.agents")
+            command = (sys.executable, "-m", "swarm_lab.bench.agents")
             self.stages[0].processes.start(name, *command, env=part.environment)
         await wait_until(self._online, lambda count: count == 1 + len(WORKERS), what="the agents poll")
 

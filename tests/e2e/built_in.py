@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import httpx2
 import yaml
+from swarm_lab.demo.settings_file import PAPERS
 
-from swarm.demo.settings_file import PAPERS
 from tests.support.http import client as http_client
 from tests.support.processes import Process, Processes, free_port, until_ready
 from tests.support.stage import OPERATOR_TOKEN, Stage
@@ -72,7 +72,7 @@ class BuiltInStage:
     async def start_model(self) -> None:
         """Write the settings, and start what takes the model's place."""
         self._write_files()
-        command = (sys.executable, "-m", "swarm.demo.rules.model_server")
+        command = (sys.executable, "-m", "swarm_lab.demo.rules.model_server")
         self._model = self.processes.start("model", *command, env={"MODEL_PORT": str(self.model_port)})
         await until_ready(self._model, f"http://127.0.0.1:{self.model_port}/")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.e2e.demo import Demo
+from packages.swarm_lab.tests.e2e.demo import Demo
 from tests.support.processes import Processes
 from tests.support.twin_client import ANSWERED, TwinClient
 

@@ -66,7 +66,7 @@ from swarm.agents.mcp.servers import McpServers
 from swarm.agents.system_prompts.files import Template
 from swarm.agents.system_prompts.limits import RenderLimits
 from swarm.agents.system_prompts.renderer import Renderer
-from swarm.demo.processes import Parts
+from swarm_lab.demo.processes import Parts
 from swarm.processes.captured import run_program
 
 async def main(server, folder):
