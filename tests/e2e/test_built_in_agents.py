@@ -62,8 +62,6 @@ async def goes_on(person: TwinClient, ts: str, text: str, *, channel: str = "gen
 async def test_a_sentence_runs_a_tool_of_an_mcp_server_and_the_result_is_worded(person: TwinClient) -> None:
     _, answer = await says(person, "swarm#tools what is 6 times 7?")
     assert answer == "6 times 7 is **42**."
-    _, german = await says(person, "swarm#tools was ist 6 mal 7?")
-    assert german == "6 mal 7 ist **42**."
 
 
 @pytest.mark.req("HITL-01")

@@ -60,9 +60,6 @@ def text(*texts: str) -> str:
         ("add 2 and 3", "add", 2, 3),
         ("subtract 3 from 10", "subtract", 10, 3),
         ("what is 10 divided by 4", "divide", 10, 4),
-        ("was ist 6 mal 7?", "multiply", 6, 7),
-        ("combien font 6 fois 7 ?", "multiply", 6, 7),
-        ("¿cuánto es 6 por 7?", "multiply", 6, 7),
     ],
 )
 @every("tools", [ROUTER, ASSISTANT], ids=["router", "assistant"])
@@ -93,7 +90,7 @@ def test_a_router_refuses_what_no_tool_does(asked: str) -> None:
     assert calls(said("6 times 7", tools={decision.REFUSE: {}, decision.STOP: {}})) == [(decision.REFUSE, {})]
 
 
-@pytest.mark.parametrize("asked", ["never mind", "Cancel that, please", "vergiss es"])
+@pytest.mark.parametrize("asked", ["never mind", "Cancel that, please"])
 def test_a_router_hears_that_nobody_wants_it_any_more(asked: str) -> None:
     assert calls(said("multiply 6", "What is the other number?", asked)) == [(decision.STOP, {})]
 
@@ -103,7 +100,6 @@ def test_a_router_hears_that_nobody_wants_it_any_more(asked: str) -> None:
     [
         ("what is 6 times 7?", "6 times 7 is **42**."),
         ("7", "6 times 7 is **42**."),
-        ("was ist 6 mal 7?", "6 mal 7 ist **42**."),
     ],
 )
 def test_results_are_worded_from_what_the_router_really_sends(asked: str, told: str) -> None:

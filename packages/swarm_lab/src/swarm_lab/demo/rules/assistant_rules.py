@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from swarm_lab.demo.rules.asked import Answered, Asked, Call, Calls, Reply, Text
+from swarm_lab.demo.rules.asked import Asked, Call, Calls, Reply, Text
 from swarm_lab.demo.rules.router_rules import wanted
-from swarm_lab.demo.rules.sums import Language, is_number, language_of, sum_of, sums_in
+from swarm_lab.demo.rules.sums import sums_in, told
 
 _FACT: Final = re.compile(r"\bmy (?P<what>[\w ]{2,40}?) (?:is|are) (?P<value>[^.!?,;\n“”]+)", re.IGNORECASE)
 _NOTE: Final = re.compile(r"\bremember(?: that| this)?:? (?P<note>[^.!?\n“”]+)", re.IGNORECASE)
@@ -225,12 +225,12 @@ _JOKES: Final = (
     "priority.\nIt will be dark until somebody renews the lease.",
 )
 
-_GREETING: Final = r"^(hello|hi|hey|good (morning|afternoon|evening)|hallo|bonjour|hola)\b"
-_THANKS: Final = r"\b(thanks|thank you|thx|danke|merci|gracias)\b"
+_GREETING: Final = r"^(hello|hi|hey|good (morning|afternoon|evening))\b"
+_THANKS: Final = r"\b(thanks|thank you|thx)\b"
 _WHO: Final = (
     r"\b(who|what) (exactly )?are you\b|\bare you (an?|real|really)\b|\b(what|which) (language )?model\b|real model"
 )
-_WEATHER: Final = r"\bweather\b|\bforecast\b|\bwill it rain\b|\bwetter\b"
+_WEATHER: Final = r"\bweather\b|\bforecast\b|\bwill it rain\b"
 _TO_WRITE: Final = re.compile(r"\bwrite (?:it |this )?down:?\s+(?P<text>[^\n]{1,500})", re.IGNORECASE)
 NOTES: Final = "notes.md"
 """The file in the work tree into which the assistant writes."""
@@ -285,13 +285,7 @@ def _with_results(asked: Asked) -> Reply:
         return Text(text=f"This is what became of it: {results[-1].text.strip()}")
     if tools == {"git"}:
         return Text(text=f"This is what git says:\n\n```\n{results[-1].text.strip()}\n```")
-    return Text(text="\n".join(_told(result, language_of(asked.last)) for result in results))
-
-
-def _told(result: Answered, language: Language) -> str:
-    of = sum_of(result.call.tool, result.call.arguments, language)
-    text = result.text.strip()
-    return of.told(text) if of and is_number(text) else language.result.format(result=text)
+    return Text(text="\n".join(told(one.call.tool, one.call.arguments, one.text.strip()) for one in results))
 
 
 def _calculated(asked: Asked) -> Reply | None:
@@ -337,7 +331,7 @@ def _weather(asked: Asked) -> Reply:
 
 _RULES: Final[Sequence[tuple[str, Callable[[Asked], Reply]]]] = (
     (_WHO, lambda asked: Text(text=WHAT_I_AM)),
-    (r"\bjoke\b|\bwitz\b", _joke),
+    (r"\bjoke\b", _joke),
     (_WEATHER, _weather),
     (_GREETING, _greet),
     (_THANKS, lambda asked: Text(text="You are welcome.")),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from swarm_lab.demo.rules.asked import Asked, Call, Calls, Reply, Text
-from swarm_lab.demo.rules.sums import Sum, continued, language_of, sum_of, sums_in
+from swarm_lab.demo.rules.sums import Sum, continued, sums_in, told
 
 ASK: Final = "swarm_ask"
 REFUSE: Final = "swarm_refuse"
@@ -18,7 +18,7 @@ RESULTS: Final = "What the tools said"
 """The title of results that are to be put into words."""
 
 _STOP: Final = re.compile(
-    r"\b(never ?mind|forget (it|about it|that)|cancel|stop|leave it|vergiss es|abbrechen|laisse tomber|olvídalo)\b",
+    r"\b(never ?mind|forget (it|about it|that)|cancel|stop|leave it)\b",
     re.IGNORECASE,
 )
 _HOW: Final = r"`(?P<tool>[^`\n]+)`(?: with (?P<arguments>\{[^\n]*\}))? (?P<how>answered|did not work):"
@@ -41,7 +41,7 @@ def decide(asked: Asked) -> Reply:
 
 def word(asked: Asked) -> Reply:
     """Puts the results of a request into words, with one sentence for each result."""
-    lines = [_worded(found, asked.last) for found in _RESULT.finditer(asked.data[RESULTS])]
+    lines = [_worded(found) for found in _RESULT.finditer(asked.data[RESULTS])]
     return Text(text="\n".join(lines) or "The tools returned nothing.")
 
 
@@ -56,15 +56,13 @@ def wanted(asked: Asked) -> Sequence[Sum]:
     return found
 
 
-def _worded(found: re.Match[str], request: str) -> str:
+def _worded(found: re.Match[str]) -> str:
     text = found["text"].strip()
     if found["how"] != "answered":
         return f"`{found['tool']}` did not work: {text}"
     if "\n" in text:
         return f"`{found['tool']}` gave:\n\n```\n{text}\n```"
-    language = language_of(request)
-    of = sum_of(found["tool"], json.loads(found["arguments"] or "{}"), language)
-    return of.told(text) if of else language.result.format(result=text)
+    return told(found["tool"], json.loads(found["arguments"] or "{}"), text)
 
 
 def _only(tool: str, **arguments: str) -> Calls:

@@ -1,5 +1,4 @@
-"""Sums expressed in words, in a few languages: finds the numbers and the tool for the calculation, and words the
-result."""
+"""Sums expressed in words: finds the numbers and the tool for the calculation, and words the result."""
 
 from __future__ import annotations
 
@@ -21,84 +20,19 @@ class _Kind(StrEnum):
     ADD = "add"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Language:
-    """The words that a language uses for sums."""
+_WORDS: Final = {
+    _Kind.MULTIPLY: r"\btimes\b|\bmultipl\w*|\bproduct\b|[×*·]|(?<=\d)\s*x\s*(?=\d)",
+    _Kind.DIVIDE: r"\bdivided?\b|\bquotient\b|[÷/]",
+    _Kind.SUBTRACT: r"\bminus\b|\bsubtract\b|\bdifference\b|\s[-−]\s",
+    _Kind.ADD: r"\bplus\b|\badd\b|\bsum\b|\+",
+}
+"""What people write for a sum, in words and signs."""
 
-    marks: str  # words that identify the language
-    wanted: Mapping[_Kind, str]  # words that identify the sum
-    told: Mapping[_Kind, str]  # words between the numbers
-    equals: str
-    other_number: str
-    both_numbers: str
-    result: str
-
-
-_ENGLISH: Final = Language(
-    marks=r"\b(what|is|times|multiply|add|please|by)\b",
-    wanted={
-        _Kind.MULTIPLY: r"\btimes\b|\bmultipl\w*|\bproduct\b",
-        _Kind.DIVIDE: r"\bdivided?\b|\bquotient\b",
-        _Kind.SUBTRACT: r"\bminus\b|\bsubtract\b|\bdifference\b",
-        _Kind.ADD: r"\bplus\b|\badd\b|\bsum\b",
-    },
-    told={_Kind.MULTIPLY: "times", _Kind.DIVIDE: "divided by", _Kind.SUBTRACT: "minus", _Kind.ADD: "plus"},
-    equals="is",
-    other_number="I have {known} so far. What is the other number?",
-    both_numbers="With which two numbers?",
-    result="The result is **{result}**.",
-)
-
-_OTHERS: Final = (
-    Language(
-        marks=r"\b(was|ist|wie|viel|mal|bitte|multipliziere|addiere|subtrahiere|geteilt)\b",
-        wanted={
-            _Kind.MULTIPLY: r"\bmal\b|\bmultiplizier\w*",
-            _Kind.DIVIDE: r"\bgeteilt\b|\bdividier\w*|\bdurch\b",
-            _Kind.SUBTRACT: r"\bminus\b|\bsubtrahier\w*",
-            _Kind.ADD: r"\bplus\b|\baddier\w*",
-        },
-        told={_Kind.MULTIPLY: "mal", _Kind.DIVIDE: "geteilt durch", _Kind.SUBTRACT: "minus", _Kind.ADD: "plus"},
-        equals="ist",
-        other_number="Bisher habe ich {known}. Wie lautet die andere Zahl?",
-        both_numbers="Mit welchen zwei Zahlen?",
-        result="Das Ergebnis ist **{result}**.",
-    ),
-    Language(
-        marks=r"\b(combien|font|fait|fois|quel|multiplie|ajoute|divise|divisé)\b",
-        wanted={
-            _Kind.MULTIPLY: r"\bfois\b|\bmultipli\w*",
-            _Kind.DIVIDE: r"\bdivis\w*",
-            _Kind.SUBTRACT: r"\bmoins\b|\bsoustra\w*",
-            _Kind.ADD: r"\bplus\b|\bajout\w*",
-        },
-        told={_Kind.MULTIPLY: "fois", _Kind.DIVIDE: "divisé par", _Kind.SUBTRACT: "moins", _Kind.ADD: "plus"},
-        equals="font",
-        other_number="J'ai {known} pour l'instant. Quel est l'autre nombre ?",
-        both_numbers="Avec quels deux nombres ?",
-        result="Le résultat est **{result}**.",
-    ),
-    Language(
-        marks=r"\b(cuánto|cuanto|es|son|por|multiplica|suma|resta|dividido)\b",
-        wanted={
-            _Kind.MULTIPLY: r"\bpor\b|\bmultiplic\w*",
-            _Kind.DIVIDE: r"\bdividi?\w*|\bentre\b",
-            _Kind.SUBTRACT: r"\bmenos\b|\bresta\w*",
-            _Kind.ADD: r"\bmás\b|\bsuma\w*",
-        },
-        told={_Kind.MULTIPLY: "por", _Kind.DIVIDE: "dividido por", _Kind.SUBTRACT: "menos", _Kind.ADD: "más"},
-        equals="son",
-        other_number="De momento tengo {known}. ¿Cuál es el otro número?",
-        both_numbers="¿Con qué dos números?",
-        result="El resultado es **{result}**.",
-    ),
-)
-
-_SIGNS: Final = {
-    _Kind.MULTIPLY: r"[×*·]|(?<=\d)\s*x\s*(?=\d)",
-    _Kind.DIVIDE: r"[÷/]",
-    _Kind.ADD: r"\+",
-    _Kind.SUBTRACT: r"\s[-−]\s",
+_BETWEEN: Final = {
+    _Kind.MULTIPLY: "times",
+    _Kind.DIVIDE: "divided by",
+    _Kind.SUBTRACT: "minus",
+    _Kind.ADD: "plus",
 }
 _TOOLS: Final = {
     _Kind.MULTIPLY: r"multipl",
@@ -107,19 +41,11 @@ _TOOLS: Final = {
     _Kind.ADD: r"\badd\b|_add\b|sum",
 }
 _NUMBER: Final = re.compile(r"(?<![\w.,])[-−]?\d+(?:[.,]\d+)?(?!\w)")
-_SPELT: Final = {
-    word: number
-    for spelt in (
-        "zero one two three four five six seven eight nine ten eleven twelve",
-        "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-        "zéro un deux trois quatre cinq six sept huit neuf dix onze douze",
-        "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce",
-    )
-    for number, word in enumerate(spelt.split())
-}
+_IS_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+_SPELT: Final = tuple("zero one two three four five six seven eight nine ten eleven twelve".split())  # noqa: SIM905
 _SPELT_WORD: Final = re.compile(rf"\b(?:{'|'.join(_SPELT)})\b", re.IGNORECASE)
-_FROM: Final = re.compile(r"\b(?:subtract|subtrahiere|soustrais|resta)\b.*\b(?:from|von|de)\b", re.IGNORECASE)
-_AND: Final = re.compile(r"\s*[,;?]\s+|\s+(?:and|und|et|y)\s+", re.IGNORECASE)
+_FROM: Final = re.compile(r"\bsubtract\b.*\bfrom\b", re.IGNORECASE)
+_AND: Final = re.compile(r"\s*[,;?]\s+|\s+and\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +54,6 @@ class Sum:
 
     kind: _Kind
     numbers: tuple[Number, ...]
-    language: Language
 
     @property
     def is_complete(self) -> bool:
@@ -138,13 +63,8 @@ class Sum:
     def question(self) -> str:
         """The question that completes the sum."""
         if not self.numbers:
-            return self.language.both_numbers
-        return self.language.other_number.format(known=_shown(self.numbers[0]))
-
-    def told(self, result: str) -> str:
-        """Returns a sentence with the sum and its result."""
-        first, second = (_shown(number) for number in self.numbers)
-        return f"{first} {self.language.told[self.kind]} {second} {self.language.equals} **{result}**."
+            return "With which two numbers?"
+        return f"I have {_shown(self.numbers[0])} so far. What is the other number?"
 
     def tool_in(self, tools: Mapping[str, Mapping[str, Any]]) -> str | None:
         """Returns the name of the tool that calculates the sum."""
@@ -174,14 +94,17 @@ def continued(text: str, begun: str) -> Sequence[Sum]:
     if len(known) != 1 or known[0].is_complete or not more:
         return []
     numbers = (*known[0].numbers, *more)[:2]
-    return [Sum(kind=known[0].kind, numbers=numbers, language=known[0].language)]
+    return [Sum(kind=known[0].kind, numbers=numbers)]
 
 
-def sum_of(tool: str, arguments: Mapping[str, object], language: Language) -> Sum | None:
-    """Returns the sum that a call calculates, or None for other calls."""
+def told(tool: str, arguments: Mapping[str, object], result: str) -> str:
+    """Returns a sentence with the result of a call."""
     numbers = tuple(value for value in arguments.values() if isinstance(value, int | float))
     kind = next((kind for kind in _Kind if re.search(_TOOLS[kind], tool)), None)
-    return Sum(kind=kind, numbers=numbers, language=language) if kind and len(numbers) == 2 else None
+    if kind is None or len(numbers) != 2 or not _IS_NUMBER.fullmatch(result):
+        return f"The result is **{result}**."
+    first, second = map(_shown, numbers)
+    return f"{first} {_BETWEEN[kind]} {second} is **{result}**."
 
 
 def _numbers_in(text: str) -> tuple[Number, ...]:
@@ -189,38 +112,20 @@ def _numbers_in(text: str) -> tuple[Number, ...]:
     return tuple(_number(found) for found in _NUMBER.findall(_SPELT_WORD.sub(_digits, text)))
 
 
-def is_number(text: str) -> bool:
-    """Whether a text is a number and nothing else."""
-    return bool(re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text))
-
-
-def language_of(text: str) -> Language:
-    """Returns the language of a text about sums; English by default."""
-    told = [language for language in _OTHERS if re.search(language.marks, text, re.IGNORECASE)]
-    return told[0] if told and not re.search(_ENGLISH.marks, text, re.IGNORECASE) else _ENGLISH
-
-
 def _shown(number: Number) -> str:
     return f"{number:g}" if isinstance(number, float) else str(number)
 
 
 def _sum(text: str) -> Sum | None:
-    language, numbers = language_of(text), _numbers_in(text)
-    kind = next((kind for kind in _Kind if _is_about(kind, text, language)), None)
+    numbers = _numbers_in(text)
+    kind = next((kind for kind in _Kind if re.search(_WORDS[kind], text, re.IGNORECASE)), None)
     if kind is None or len(numbers) > 2 or not (numbers or len(text.split()) < 4):
         return None
-    if kind is _Kind.SUBTRACT and _FROM.search(text):
-        numbers = numbers[::-1]
-    return Sum(kind=kind, numbers=numbers, language=language)
-
-
-def _is_about(kind: _Kind, text: str, language: Language) -> bool:
-    patterns = (language.wanted[kind], _SIGNS[kind])
-    return any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
+    return Sum(kind=kind, numbers=numbers[::-1] if kind is _Kind.SUBTRACT and _FROM.search(text) else numbers)
 
 
 def _digits(found: re.Match[str]) -> str:
-    return str(_SPELT[found.group().lower()])
+    return str(_SPELT.index(found.group().lower()))
 
 
 def _number(text: str) -> Number:
