@@ -116,6 +116,7 @@ class Part:
 
     port: int
     token: str
+    name: str = ""
     workers: Sequence[str] = ()
     hands: int = 1  # runs that poll at the same time
     work_seconds: float = 0  # duration of a task

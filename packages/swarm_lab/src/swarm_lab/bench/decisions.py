@@ -29,7 +29,7 @@ from swarm_lab.bench.agents import Connection, Json, Line, Part, cancelled, dism
 from swarm_lab.bench.figures import BenchError, Figure, Lag, Say, largest, own_lag, percentile, spread
 from swarm_lab.bench.plans import DecisionsPlan
 from swarm_lab.bench.slack import Slack, steadily
-from swarm_lab.bench.stage import UNPACED, BenchAgent, Cluster, Window, stage
+from swarm_lab.bench.stage import UNPACED, Cluster, Window, stage
 
 APPROVE: Final = "request_decide:approve"
 FORM: Final = "request_form"
@@ -181,8 +181,8 @@ class _Cards:
 class _Asker:
     """The agent: it asks about each new message, and finishes the work when the decision comes."""
 
-    def __init__(self, agent: BenchAgent, cards: _Cards) -> None:
-        self._part = Part(port=agent.port, token=agent.token)
+    def __init__(self, part: Part, cards: _Cards) -> None:
+        self._part = part
         self._cards = cards
 
     async def play(self) -> None:
@@ -285,7 +285,7 @@ async def _bench(plan: DecisionsPlan) -> AsyncIterator[_Bench]:
 
 
 @asynccontextmanager
-async def _playing(cards: _Cards, asker: BenchAgent, reader: BenchAgent) -> AsyncIterator[None]:
+async def _playing(cards: _Cards, asker: Part, reader: Part) -> AsyncIterator[None]:
     """Has both agents poll."""
     connections = [await Connection.open(reader.port, reader.token) for _ in range(_HANDS)]
     tasks: list[asyncio.Task[Any]] = [asyncio.create_task(dismiss(connection)) for connection in connections]

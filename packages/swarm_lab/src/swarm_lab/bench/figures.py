@@ -142,6 +142,7 @@ def main(
     are met.
     """
     from swarm.cli.terminal import Terminal  # imported late, since simulated agents load this module as well
+    from swarm_lab.programs import Died
 
     progress = Terminal(stderr=True)
     try:
@@ -151,7 +152,7 @@ def main(
         _show(found, Terminal(width=None if sys.stdout.isatty() else 140))
         if json_file:
             _write_json(found, json_file)
-    except BenchError as error:
+    except (BenchError, Died) as error:
         progress.print(f"swarm: {error}")
         return 1
     return 1 if verdict and any(figure.met is False for figure in found) else 0

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import re
 import shlex
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from slack_twin.changes import Change, MessageChanged, MessagePosted
 
-from swarm.processes.child import Child
 from swarm_lab.bench.agents import Agent, Part, cancelled, names, question
 from swarm_lab.bench.figures import BenchError, Better, Figure, Say, largest, spread
 from swarm_lab.bench.plans import RunnersPlan
 from swarm_lab.bench.slack import Slack
-from swarm_lab.bench.stage import UNPACED, BenchAgent, Cluster, last_words, stage
+from swarm_lab.bench.stage import UNPACED, Cluster, stage
+from swarm_lab.programs import Program
 
 _CLI: Final = """\
 name=$(sed -n 's/^title: "\\(m[0-9]*\\)"$/\\1/p')
@@ -198,20 +196,19 @@ class _People:
 class _Runners:
     """The processes of the runners."""
 
-    def __init__(self, processes: Sequence[tuple[Child, Path]]) -> None:
-        self._processes = processes
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self._programs = programs
 
     def check(self) -> None:
-        """Raises BenchError if a runner has ended."""
-        for process, log in self._processes:
-            if process.ended.is_set():
-                raise BenchError(f"a runner ended with {process.code}{last_words(log)}")
+        """Raises Died if a runner has ended."""
+        for program in self._programs:
+            program.check()
 
     async def until_ready(self) -> None:
-        """Waits until all of them take work. Raises BenchError."""
+        """Waits until all of them take work. Raises BenchError or Died."""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                while not all(_READY in log.read_text(errors="replace") for _, log in self._processes):
+                while not all(any(_READY in line for line in one.lines()) for one in self._programs):
                     self.check()
                     await asyncio.sleep(_LOOK_SECONDS / 10)
         except TimeoutError as error:
@@ -219,31 +216,28 @@ class _Runners:
 
     def cpu_seconds(self) -> float:
         """Returns their processor time since their start, without that of their CLIs."""
-        return sum(_cpu_seconds(process.pid) for process, _ in self._processes)
+        return sum(program.cpu_seconds() for program in self._programs)
 
     def largest_bytes(self) -> int:
         """Returns the memory use of the largest one."""
-        return max(_memory_bytes(process.pid) for process, _ in self._processes)
+        return max(program.memory_bytes() for program in self._programs)
 
     def leases_lost(self) -> int:
         """Returns how often their logs mention a lost lease."""
-        return sum(log.read_text(errors="replace").count('"runner_lease_lost"') for _, log in self._processes)
+        return sum('"runner_lease_lost"' in line for program in self._programs for line in program.lines())
 
     async def stop(self) -> None:
         """Ends them in order."""
-        await asyncio.gather(*(process.end() for process, _ in self._processes))
-        for process, _ in self._processes:
-            process.close()
+        await asyncio.gather(*(program.stop() for program in self._programs))
 
 
 @asynccontextmanager
-async def _teams(plan: RunnersPlan, processes: Cluster) -> AsyncIterator[tuple[Sequence[BenchAgent], _Runners]]:
+async def _teams(plan: RunnersPlan, processes: Cluster) -> AsyncIterator[tuple[Sequence[Part], _Runners]]:
     """Starts the runners, and a lead for each of them."""
     leads = await processes.register(plan.runners, prefix="lead")
     workers = await processes.register(plan.runners, role="worker", prefix="runner")
     parts = [
-        Part(port=lead.port, token=lead.token, workers=[worker.name], hands=plan.concurrent)
-        for lead, worker in zip(leads, workers, strict=True)
+        replace(lead, workers=[worker.name], hands=plan.concurrent) for lead, worker in zip(leads, workers, strict=True)
     ]
     runners = _Runners([await _started(plan, processes, worker) for worker in workers])
     playing = [asyncio.create_task(Agent(part).play()) for part in parts]
@@ -257,18 +251,19 @@ async def _teams(plan: RunnersPlan, processes: Cluster) -> AsyncIterator[tuple[S
         await cancelled(playing)
 
 
-async def _started(plan: RunnersPlan, processes: Cluster, worker: BenchAgent) -> tuple[Child, Path]:
-    script = processes.folder / "cli.sh"
+async def _started(plan: RunnersPlan, processes: Cluster, worker: Part) -> Program:
+    script = processes.place.folder / "cli.sh"
     script.write_text(_CLI)
     cli = shlex.join(["sh", str(script), f"{plan.work_seconds:g}"])
     options = {
         "--provider": f"command:{cli}",
         "--url": f"http://127.0.0.1:{worker.port}",
         "--max-concurrent": str(plan.concurrent),
-        "--home": str(processes.folder / worker.name),
+        "--home": str(processes.place.folder / worker.name),
     }
     words = [word for option in options.items() for word in option]
-    return await processes.start(worker.name, "run", worker.name, *words, environment={"SWARM_TOKEN": worker.token})
+    token = {"SWARM_TOKEN": worker.token}
+    return await processes.place.start(worker.name, "run", worker.name, *words, environment=token)
 
 
 async def _looking(processes: Cluster, people: _People, runners: _Runners) -> None:
@@ -282,12 +277,3 @@ async def _looking(processes: Cluster, people: _People, runners: _Runners) -> No
 
 def _at(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
-
-
-def _memory_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -27,6 +27,7 @@ from slack_twin.views import View
 from slack_twin.workspace import Draft
 
 from swarm_lab.bench.figures import BenchError
+from swarm_lab.programs import twin_settings
 
 EVENTS: Final = ("message", "app_mention")
 """The events that Slack sends for a message that mentions the app."""
@@ -51,11 +52,7 @@ class Slack:
         self.channels = tuple(directory.channels.values())
         self.mention = f"<@{self._app.bot_user}>"
         self.on_post: Callable[[str], None] | None = None  # called with the text of each post of the app
-        self.environment = {
-            "SLACK_BOT_TOKEN": self._app.bot_token,
-            "SLACK_APP_TOKEN": self._app.app_token,
-            "SLACK_API_BASE_URL": f"{base_url}api/",
-        }
+        self.environment = twin_settings(base_url.rstrip("/"))
 
     async def connected(self, count: int) -> None:
         """Waits until ``count`` coordinators are connected. Raises BenchError after half a minute."""

@@ -10,32 +10,27 @@ import asyncio
 import os
 import re
 import secrets
-import socket
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from subprocess import STDOUT
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from swarm.processes.child import Child
 from swarm_lab.bench import slack as slacks
-from swarm_lab.bench.agents import Answer, Connection
+from swarm_lab.bench.agents import Answer, Connection, Part
 from swarm_lab.bench.figures import BenchError, Circumstances, Figure, Lag, lag_on
 from swarm_lab.bench.plans import Plan, SharedPlan
 from swarm_lab.bench.slack import Slack
+from swarm_lab.programs import Program, free_port
 
 UNPACED: Final = {"SWARM_SLACK_PACE": "off"}
 """The setting for a Slack without limits."""
 
 _SETTINGS: Final = ("SWARM_", "SLACK_", "LLM_", "PORT")
-_STOP_SECONDS: Final = 12
 _READY_SECONDS: Final = 120
-_LAST_CHARACTERS: Final = 1_500
 _QUIET_SECONDS: Final = 30
 _QUIET_SHARE: Final = 0.15
 _LOOK_SECONDS: Final = 0.5
@@ -43,7 +38,7 @@ _REGISTERING: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Scratch:
+class Scratch:
     """A folder and a database for one measurement."""
 
     folder: Path
@@ -53,7 +48,12 @@ class _Scratch:
     def environment(self) -> dict[str, str]:
         """The environment of a measured process, without this machine's settings."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
-        return {**kept, "SWARM_DATABASE_URL": self.url, "HOME": str(self.folder), "PYTHONUNBUFFERED": "1"}
+        return {**kept, "SWARM_DATABASE_URL": self.url, "HOME": str(self.folder)}
+
+    async def start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Program:
+        """Starts ``swarm`` with these arguments, with this environment in addition to ours."""
+        env, log = {**self.environment, **(environment or {})}, self.folder / f"{name}.log"
+        return await Program.start(name, ["swarm", *arguments], env=env, log=log, cwd=self.folder)
 
     def through(self, pooler: str) -> dict[str, str]:
         """Returns the setting that makes a coordinator use the pooler for this database; none without a pooler."""
@@ -63,7 +63,7 @@ class _Scratch:
 
 
 @asynccontextmanager
-async def scratch(database: str) -> AsyncIterator[_Scratch]:
+async def scratch(database: str) -> AsyncIterator[Scratch]:
     """Creates a database with the current schema: ``sqlite``, or a new one on the server of a PostgreSQL URL.
 
     Raises BenchError on failure. The database is removed afterwards.
@@ -79,7 +79,7 @@ async def scratch(database: str) -> AsyncIterator[_Scratch]:
         if not is_sqlite:
             await asyncio.to_thread(_run, database, f"CREATE DATABASE {made}")
         try:
-            place = _Scratch(folder=folder, url=url)
+            place = Scratch(folder=folder, url=url)
             await _migrate(place)
             yield place
         finally:
@@ -100,71 +100,45 @@ def _run(url: str, statement: str) -> int | None:
         raise BenchError(f"PostgreSQL cannot do '{statement}': {error}") from error
 
 
-async def _migrate(place: _Scratch) -> None:
-    log = place.folder / "migration.log"
-    process = await _started(log, "swarm", "db", "upgrade", cwd=place.folder, env=place.environment)
-    await process.ended.wait()
-    process.close()
-    if process.code:
-        raise BenchError(f"the database could not be migrated{last_words(log)}")
-
-
-async def started_agent(log: Path, environment: Mapping[str, str]) -> Child:
-    """Starts a simulated agent as a process."""
-    return await _started(log, "swarm_lab.bench.agents", cwd=log.parent, env={**os.environ, **environment})
-
-
-async def _started(log: Path, *arguments: str, cwd: Path, env: Mapping[str, str]) -> Child:
-    with log.open("ab") as output:
-        argv = (sys.executable, "-P", "-m", *arguments)
-        return await Child.start(argv, env=env, cwd=cwd, stdout=output, stderr=STDOUT, grace_seconds=_STOP_SECONDS)
-
-
-def last_words(log: Path) -> str:
-    """Returns the end of a log, as the end of a sentence."""
-    said = log.read_text(errors="replace")[-_LAST_CHARACTERS:].strip()
-    return f"; it said:\n{said}" if said else ""
+async def _migrate(place: Scratch) -> None:
+    program = await place.start("migration", "db", "upgrade")
+    await program.process.ended.wait()
+    await program.stop()
+    if program.process.code:
+        raise BenchError(f"the database could not be migrated. {program.last_lines()}")
 
 
 class _Coordinator:
     ready_seconds = 0.0  # from the start to the first ``/readyz`` with status 200
     ready_cpu_seconds = 0.0  # processor time until then
 
-    def __init__(self, process: Child, port: int, operator_token: str, log: Path, env: Mapping[str, str]) -> None:
-        self.port = port
-        self._env = env
-        self._spent_cpu_seconds = 0.0  # by killed processes
-        self._process = process
+    def __init__(self, place: Scratch, name: str, operator_token: str, environment: Mapping[str, str]) -> None:
+        """A coordinator on a free port, with this environment in addition to the database's."""
+        self.port = free_port()
+        self._place = place
+        self._name = name
         self._operator_token = operator_token
-        self._log = log
-        self._started_at = time.perf_counter()
-
-    @classmethod
-    async def start(
-        cls, place: _Scratch, name: str, operator_token: str, environment: Mapping[str, str]
-    ) -> _Coordinator:
-        """Starts a coordinator on a free port, with this environment in addition to the database's. Does not wait until
-        the coordinator is ready."""
-        port, log = _free_port(), place.folder / f"{name}.log"
-        ours = {"SWARM_HOME": str(place.folder / name), "SWARM_OPERATOR_TOKEN": operator_token, "PORT": str(port)}
+        ours = {"SWARM_HOME": str(place.folder / name), "SWARM_OPERATOR_TOKEN": operator_token, "PORT": str(self.port)}
         ours["SWARM_MESSAGES_PER_MINUTE"] = "0"  # one person writes many messages
-        env = {**place.environment, **environment, **ours}
-        return cls(await _started(log, "swarm", "up", cwd=place.folder, env=env), port, operator_token, log, env)
+        self._environment = {**environment, **ours}
+        self._spent_cpu_seconds = 0.0  # by killed processes
+
+    async def start(self) -> None:
+        """Starts it. Does not wait until it is ready."""
+        self._program = await self._place.start(self._name, "up", environment=self._environment)
+        self._started_at = time.perf_counter()
 
     async def restart(self) -> None:
         """Kills the process with SIGKILL and starts a new one on the same port. Returns when the new one is ready."""
         self._spent_cpu_seconds = self.cpu_seconds()
-        await self._process.kill()
-        self._process.close()
-        self._process = await _started(self._log, "swarm", "up", cwd=self._log.parent, env=self._env)
-        self._started_at = time.perf_counter()
+        await self._program.kill()
+        await self.start()
         await self.until_ready()
 
     async def until_ready(self) -> None:
-        """Waits for ``/readyz``. Raises BenchError with the end of the log if the process has ended."""
+        """Waits for ``/readyz``. Raises Died if the process has ended."""
         while (waited := time.perf_counter() - self._started_at) < _READY_SECONDS:
-            if self._process.ended.is_set():
-                raise BenchError(f"the coordinator ended with {self._process.code}{last_words(self._log)}")
+            self._program.check()
             try:
                 answer = await self.get("/readyz")
             except BenchError:
@@ -173,7 +147,7 @@ class _Coordinator:
                 self.ready_seconds, self.ready_cpu_seconds = waited, self.cpu_seconds()
                 return
             await asyncio.sleep(0.02)
-        raise BenchError(f"the coordinator did not become ready in {_READY_SECONDS} s{last_words(self._log)}")
+        raise BenchError(f"the coordinator was not ready within {_READY_SECONDS} s. {self._program.last_lines()}")
 
     async def operator(self) -> Connection:
         """Opens a connection with the operator's token."""
@@ -192,40 +166,16 @@ class _Coordinator:
         return (await self.get("/metrics")).body.decode()
 
     def memory_bytes(self) -> int:
-        """Returns the current memory use: the resident set size from /proc."""
-        return int(self._proc("statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        """Returns the current memory use."""
+        return self._program.memory_bytes()
 
     def cpu_seconds(self) -> float:
-        """Returns the processor time since the start: user and system time from /proc."""
-        fields = self._proc("stat").rpartition(")")[2].split()
-        return self._spent_cpu_seconds + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def _proc(self, name: str) -> str:
-        try:
-            return Path(f"/proc/{self._process.pid}/{name}").read_text()
-        except OSError as error:
-            raise BenchError(f"the coordinator's costs cannot be read: {error}{last_words(self._log)}") from error
+        """Returns the processor time since the first start."""
+        return self._spent_cpu_seconds + self._program.cpu_seconds()
 
     async def stop(self) -> None:
         """Ends the process with SIGTERM, then with SIGKILL."""
-        await self._process.end()
-        self._process.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BenchAgent:
-    """A registered agent with its token, and its coordinator's port."""
-
-    name: str
-    token: str
-    port: int
+        await self._program.stop()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -235,7 +185,7 @@ class Window:
     seconds: float = 0.0
     cpu_seconds: float = 0.0  # processor seconds of the coordinators
     others: float = 0.0  # cores used meanwhile by other programs
-    deliveries_open: int = 0  # at the end of the part
+    deliveries_open: int | None = None  # at the end of the part
 
     def beside(self, found: Iterable[Figure], operations: int = 0) -> list[Figure]:
         """Returns the figures with the circumstances of the part, in which this number of ``operations`` was made."""
@@ -250,39 +200,32 @@ class Window:
 class Cluster:
     """Running coordinators. Agents are assigned to them in turn, as by a load balancer."""
 
-    def __init__(self, members: Sequence[_Coordinator], place: _Scratch, settled_at: float) -> None:
+    def __init__(self, members: Sequence[_Coordinator], place: Scratch, settled_at: float) -> None:
         self.members = members
-        self._place = place
-        self.folder = place.folder  # of this measurement, and removed afterwards
+        self.place = place
         self._settled_at = settled_at
 
-    async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[BenchAgent]:
+    async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[Part]:
         """Registers ``count`` agents, and has each poll once, so that all count as online.
 
         Returns the agents in order of name: ``prefix-0`` and so on.
         """
-        agents: dict[int, BenchAgent] = {}
+        agents: dict[int, Part] = {}
         numbers = iter(range(count))
         await asyncio.gather(*(self._register(numbers, role, prefix, agents) for _ in range(_REGISTERING)))
         return [agents[number] for number in range(count)]
 
-    async def _register(self, numbers: Iterator[int], role: str, prefix: str, agents: dict[int, BenchAgent]) -> None:
+    async def _register(self, numbers: Iterator[int], role: str, prefix: str, agents: dict[int, Part]) -> None:
         operator = await self.members[0].operator()
         for number in numbers:
             name = f"{prefix}-{number}"
             made = (await operator.call("POST", "/agents", {"name": name, "role": role})).json()
             port = self.members[number % len(self.members)].port
-            agents[number] = BenchAgent(name=name, token=made["token"], port=port)
+            agents[number] = Part(name=name, token=made["token"], port=port)
             connection = await Connection.open(port, made["token"])
             (await connection.call("GET", "/poll?wait_seconds=0&limit=1")).json()
             connection.close()
         operator.close()
-
-    async def start(self, name: str, *arguments: str, environment: Mapping[str, str]) -> tuple[Child, Path]:
-        """Starts ``swarm`` with these arguments, as another process of the measurement. Returns it with its log."""
-        log = self.folder / f"{name}.log"
-        env = {**self._place.environment, **environment}
-        return await _started(log, "swarm", *arguments, cwd=self.folder, env=env), log
 
     async def backlog(self) -> dict[str, int]:
         """Returns the open work, by kind."""
@@ -301,10 +244,10 @@ class Cluster:
 
     async def deadlocks(self) -> int | None:
         """Returns the number of deadlocks in the database since its creation; None for SQLite, which has none."""
-        if self._place.url.startswith("sqlite"):
+        if self.place.url.startswith("sqlite"):
             return None
         query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-        return await asyncio.to_thread(_run, self._place.url, query)
+        return await asyncio.to_thread(_run, self.place.url, query)
 
     async def settled(self) -> None:
         """Waits until startup is over, and then for at most half a minute until all coordinators are idle."""
@@ -326,34 +269,22 @@ class Cluster:
     @asynccontextmanager
     async def window(self) -> AsyncIterator[Window]:
         """Measures the costs of the block. This process does not count as one of the other programs."""
-        window, cpu = Window(), self.cpu_seconds()
-        with other_programs(self.cpu_seconds) as others:
+        cpu = self.cpu_seconds()
+        with other_programs(self.cpu_seconds) as window:
             yield window
-        window.seconds, window.others, window.cpu_seconds = others.seconds, others.cores, self.cpu_seconds() - cpu
+        window.cpu_seconds = self.cpu_seconds() - cpu
         window.deliveries_open = (await self.backlog())["deliveries_open"]
 
 
-@dataclass(kw_only=True, slots=True)
-class _Others:
-    """The load of other programs during a block."""
-
-    seconds: float = 0.0  # duration of the block
-    cores: float = 0.0
-
-    def beside(self, found: Iterable[Figure], cpu_ms: float | None = None) -> list[Figure]:
-        """Returns the figures of the block with this load, and the processor time of one operation."""
-        return [replace(figure, beside=Circumstances(others=self.cores, cpu_ms=cpu_ms)) for figure in found]
-
-
 @contextmanager
-def other_programs(ours: Callable[[], float] = lambda: 0.0) -> Iterator[_Others]:
-    """Measures the processor time of all programs except this one and the measured ones. ``ours`` returns the processor
-    seconds of the measured ones.
+def other_programs(ours: Callable[[], float] = lambda: 0.0) -> Iterator[Window]:
+    """Measures the duration of the block, and the processor time of all programs except this one and the measured ones.
+    ``ours`` returns the processor seconds of the measured ones.
     """
-    found, begun, before = _Others(), time.perf_counter(), _busy_seconds() - ours()
-    yield found
-    found.seconds = time.perf_counter() - begun
-    found.cores = max(0.0, _busy_seconds() - ours() - before) / found.seconds
+    window, begun, before = Window(), time.perf_counter(), _busy_seconds() - ours()
+    yield window
+    window.seconds = time.perf_counter() - begun
+    window.others = max(0.0, _busy_seconds() - ours() - before) / window.seconds
 
 
 def _busy_seconds() -> float:
@@ -375,7 +306,9 @@ async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[C
         token, members = secrets.token_urlsafe(16), list[_Coordinator]()
         try:
             for number in range(processes):
-                members.append(await _Coordinator.start(place, f"coordinator-{number}", token, environment))
+                member = _Coordinator(place, f"coordinator-{number}", token, environment)
+                await member.start()
+                members.append(member)
             settled_at = time.perf_counter() + plan.settle_seconds
             await asyncio.gather(*(member.until_ready() for member in members))
             yield Cluster(members, place, settled_at)

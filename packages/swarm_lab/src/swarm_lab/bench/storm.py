@@ -12,24 +12,24 @@ that the message could not be answered.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from swarm.processes.child import Child
 from swarm_lab.bench import slack as slacks
 from swarm_lab.bench.agents import Part, names, question
-from swarm_lab.bench.figures import BenchError, Figure, Say
+from swarm_lab.bench.figures import Figure, Say
 from swarm_lab.bench.plans import StormPlan
 from swarm_lab.bench.slack import EVENTS, Slack
-from swarm_lab.bench.stage import UNPACED, Cluster, cluster, last_words, started_agent
+from swarm_lab.bench.stage import UNPACED, Cluster, cluster
+from swarm_lab.programs import Program
 
 _LOOK_SECONDS: Final = 0.25
 _TELL_SECONDS: Final = 5.0
@@ -269,7 +269,7 @@ async def measure(plan: StormPlan, say: Say) -> list[Figure]:
         processes = await stack.enter_async_context(cluster(plan, settings))
         await slack.connected(plan.processes)
         leads, parts = await _parts(plan, processes)
-        agents = await stack.enter_async_context(_crowd(parts, chance))
+        agents = await stack.enter_async_context(_crowd(parts, chance, processes.place.folder))
         storm = _Storm(plan=plan, slack=slack, chance=chance, processes=processes)
         async with processes.window() as window:
             await _pass(storm, leads, agents, processes, say)
@@ -285,8 +285,8 @@ async def _parts(plan: StormPlan, processes: Cluster) -> tuple[list[str], list[P
     workers = await processes.register(plan.agents - plan.leads, role="worker", prefix="worker")
     names = [worker.name for worker in workers]
     parts = [
-        *(Part(port=lead.port, token=lead.token, workers=names, hands=2) for lead in leads),
-        *(Part(port=worker.port, token=worker.token, work_seconds=plan.work_seconds) for worker in workers),
+        *(replace(lead, workers=names, hands=2) for lead in leads),
+        *(replace(worker, work_seconds=plan.work_seconds) for worker in workers),
     ]
     return [lead.name for lead in leads], parts
 
@@ -344,12 +344,12 @@ async def _about(storm: _Storm, agents: _Crowd, processes: Cluster, seconds: flo
 class _Crowd:
     """Agent processes, each of which plays a part."""
 
-    def __init__(self, parts: Sequence[Part], chance: random.Random, log: Path) -> None:
+    def __init__(self, parts: Sequence[Part], chance: random.Random, folder: Path) -> None:
         self.kills = 0
         self._parts = parts
         self._chance = chance
-        self._log = log
-        self._running: dict[int, Child] = {}
+        self._folder = folder
+        self._running: dict[int, Program] = {}
         self._calm = asyncio.Event()
 
     async def start(self) -> None:
@@ -358,12 +358,14 @@ class _Crowd:
             await self._start(number)
 
     async def _start(self, number: int) -> None:
-        self._running[number] = await started_agent(self._log, self._parts[number].environment)
+        part = self._parts[number]
+        env, log = {**os.environ, **part.environment}, self._folder / f"{part.name}-agent.log"
+        self._running[number] = await Program.start(part.name, ["swarm_lab.bench.agents"], env=env, log=log)
 
     async def kill_now_and_then(self, every_seconds: float) -> None:
         """Kills a random agent with SIGKILL at about this interval and starts it again, until `calm` is called.
 
-        Raises BenchError if an agent ends by itself.
+        Raises Died if an agent ends by itself.
         """
         while not await self._calm_within(self._chance.uniform(0.5, 1.5) * every_seconds):
             number = self._chance.randrange(len(self._parts))
@@ -385,27 +387,24 @@ class _Crowd:
         return True
 
     def check(self) -> None:
-        """Raises BenchError if an agent has ended by itself, since the storm would no longer be as planned."""
-        if ended := [process.code for process in self._running.values() if process.ended.is_set()]:
-            raise BenchError(f"an agent ended unexpectedly, with exit code {ended[0]}{last_words(self._log)}")
+        """Raises Died if an agent has ended by itself, since the storm would no longer be as planned."""
+        for program in self._running.values():
+            program.check()
 
     async def stop(self) -> None:
         """Ends all of them."""
         await asyncio.gather(*(self._end(number) for number in list(self._running)))
 
     async def _end(self, number: int) -> None:
-        process = self._running.pop(number)
-        await process.kill()
-        process.close()
+        await self._running.pop(number).kill()
 
 
 @asynccontextmanager
-async def _crowd(parts: Sequence[Part], chance: random.Random) -> AsyncIterator[_Crowd]:
+async def _crowd(parts: Sequence[Part], chance: random.Random, folder: Path) -> AsyncIterator[_Crowd]:
     """Runs the agents, and ends them afterwards."""
-    with tempfile.TemporaryDirectory(prefix="swarm-bench-") as folder:
-        found = _Crowd(parts, chance, Path(folder) / "agents.log")
-        try:
-            await found.start()
-            yield found
-        finally:
-            await asyncio.shield(found.stop())
+    found = _Crowd(parts, chance, folder)
+    try:
+        await found.start()
+        yield found
+    finally:
+        await asyncio.shield(found.stop())

@@ -13,10 +13,11 @@ import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from swarm_lab.bench.agents import Agent, Part, cancelled, names, question
+from swarm_lab.bench.agents import Agent, cancelled, names, question
 from swarm_lab.bench.figures import BenchError, Better, Figure, Say, spread
 from swarm_lab.bench.plans import TeamPlan
 from swarm_lab.bench.slack import Slack, constantly, steadily
@@ -97,8 +98,8 @@ async def _team(plan: TeamPlan, processes: Cluster) -> AsyncIterator[str]:
     (lead,) = await processes.register(1, prefix="lead")
     workers = await processes.register(plan.workers, role="worker", prefix="worker")
     parts = [
-        Part(port=lead.port, token=lead.token, workers=[worker.name for worker in workers], hands=plan.workers),
-        *(Part(port=worker.port, token=worker.token, hands=plan.hands) for worker in workers),
+        replace(lead, workers=[worker.name for worker in workers], hands=plan.workers),
+        *(replace(worker, hands=plan.hands) for worker in workers),
     ]
     playing = [asyncio.create_task(Agent(part).play()) for part in parts]
     try:

@@ -18,9 +18,9 @@ import httpx2
 import orjson
 
 from swarm_lab.demo import home, settings_file, shop
-from swarm_lab.demo.processes import Died, Parts
 from swarm_lab.demo.settings_file import ASSISTANT, ROUTER, WRITER, Plan, coordinator_settings, plan
 from swarm_lab.demo.tools import Tools
+from swarm_lab.programs import Died, Programs
 
 READY_SECONDS: Final = 60
 TOOL_SECONDS: Final = 20
@@ -66,11 +66,11 @@ def _no_coder(demo: Plan) -> str:
 
 
 async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
-    parts = Parts(demo.home / "logs")
+    parts = Programs(demo.home / "logs")
     try:
         return await _run(demo, parts, stop)
     except Died as died:
-        print("\n".join([f"{died}. Its last lines:", *died.last_lines]), file=sys.stderr)
+        print(died, file=sys.stderr)
         return 1
     except (NotReady, settings_file.Unusable) as error:
         logs = demo.home / "logs"
@@ -80,7 +80,7 @@ async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
         await parts.stop()
 
 
-async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
+async def _run(demo: Plan, parts: Programs, stop: asyncio.Event) -> int:
     ports = (demo.port,) if demo.slack else (demo.port, demo.twin_port)
     for port in ports:
         _check_free(port)
@@ -102,7 +102,7 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     )
     if demo.no_coder:
         print(f"There is no {shop.CODER} in this demo: {demo.no_coder}.", file=sys.stderr, flush=True)
-    for trouble in filter(None, map(_trouble_of_model, parts.log_of("coordinator"))):
+    for trouble in filter(None, map(_trouble_of_model, parts.lines_of("coordinator"))):
         print(trouble, file=sys.stderr, flush=True)
     death = asyncio.create_task(parts.first_death())
     await asyncio.wait({death, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -112,7 +112,7 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     raise await death
 
 
-async def _start(demo: Plan, parts: Parts) -> None:
+async def _start(demo: Plan, parts: Programs) -> None:
     """Starts all parts concurrently. The coordinator takes longest to start, and does not need the other parts until
     then."""
     is_scripted = not (demo.own_model or settings_file.names_model(demo.own_settings))
@@ -138,15 +138,15 @@ async def _start(demo: Plan, parts: Parts) -> None:
     await _employ_agents(demo, parts)
 
 
-def _trouble_of_model(line: bytes) -> str:
+def _trouble_of_model(line: str) -> str:
     """Extracts from a line of the coordinator's log why the model does not answer. Returns "" for other lines."""
-    if b'"model_check"' not in line:
+    if '"model_check"' not in line:
         return ""
     said = orjson.loads(line)
     return f"{said.get('trouble', '')} {said.get('hint', '')}".strip()
 
 
-async def _start_agents(demo: Plan, parts: Parts) -> None:
+async def _start_agents(demo: Plan, parts: Programs) -> None:
     """Starts the polling agents, which load at the same time as the coordinator and wait for their tokens."""
     for name, _, _ in AGENTS:
         _token_file(demo, name).unlink(missing_ok=True)  # from an earlier run, and no longer valid
@@ -160,7 +160,7 @@ async def _start_agents(demo: Plan, parts: Parts) -> None:
         await parts.start(name, ["swarm_lab.demo.agents.agent"], settings)
 
 
-async def _employ_agents(demo: Plan, parts: Parts) -> None:
+async def _employ_agents(demo: Plan, parts: Programs) -> None:
     """Registers the polling agents, passes them their tokens, and waits until all are online."""
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
@@ -173,7 +173,7 @@ async def _employ_agents(demo: Plan, parts: Parts) -> None:
     await _try_tools(demo, token)
 
 
-async def _start_coder(demo: Plan, parts: Parts, http: httpx2.AsyncClient) -> None:
+async def _start_coder(demo: Plan, parts: Programs, http: httpx2.AsyncClient) -> None:
     """Starts ``swarm run``, which, unlike the other agents, needs a coordinator from its start on."""
     _say(f"starting the agent {shop.CODER}")
     token = await _token(parts, http, shop.CODER, "worker", "Corrects code and writes tests, in a git repository.")
@@ -226,7 +226,7 @@ def _operator_token(demo: Plan) -> str:
         ) from error
 
 
-async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, description: str) -> str:
+async def _token(parts: Programs, http: httpx2.AsyncClient, name: str, role: str, description: str) -> str:
     """Registers an agent and returns its token. An agent from an earlier run gets a new token. Raises Died or
     NotReady."""
     try:
@@ -244,7 +244,7 @@ async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, d
     return str(answer.json()["token"])
 
 
-async def _reason(parts: Parts, error: httpx2.HTTPError) -> Died | NotReady:
+async def _reason(parts: Programs, error: httpx2.HTTPError) -> Died | NotReady:
     """Returns the reason why a call failed, which is usually the death of a part."""
     try:
         return await asyncio.wait_for(parts.first_death(), DEATH_SECONDS)
@@ -252,7 +252,7 @@ async def _reason(parts: Parts, error: httpx2.HTTPError) -> Died | NotReady:
         return NotReady(f"The coordinator did not answer: {type(error).__name__} {error}.")
 
 
-async def _until(parts: Parts, url: str, what: str) -> None:
+async def _until(parts: Programs, url: str, what: str) -> None:
     """Waits until a URL answers with status 200. Raises Died if a part dies, or NotReady."""
     async with httpx2.AsyncClient(timeout=5, trust_env=False) as http:
 
@@ -262,7 +262,7 @@ async def _until(parts: Parts, url: str, what: str) -> None:
         await _wait_for(parts, answers, what)
 
 
-async def _until_online(demo: Plan, parts: Parts, http: httpx2.AsyncClient) -> None:
+async def _until_online(demo: Plan, parts: Programs, http: httpx2.AsyncClient) -> None:
     async def all_online() -> bool:
         agents = (await http.get("/agents")).raise_for_status().json()["agents"]
         online = {agent["name"] for agent in agents if agent["status"] == "online"}
@@ -273,7 +273,7 @@ async def _until_online(demo: Plan, parts: Parts, http: httpx2.AsyncClient) -> N
     await _wait_for(parts, all_online, "An agent")
 
 
-async def _wait_for(parts: Parts, condition: Callable[[], Awaitable[bool]], what: str) -> None:
+async def _wait_for(parts: Programs, condition: Callable[[], Awaitable[bool]], what: str) -> None:
     """Waits until a condition holds. A failed call means that the condition does not hold yet. Raises Died or
     NotReady."""
     death = asyncio.create_task(parts.first_death())

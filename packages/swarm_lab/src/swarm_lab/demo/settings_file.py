@@ -3,7 +3,6 @@ built-in agents, and variables that override it."""
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import yaml
 
 from swarm_lab.demo.home import CODER_HOME, DATABASE
 from swarm_lab.demo.rules.asked import MODEL
+from swarm_lab.programs import free_port, twin_settings
 
 WRITER: Final = "writer"
 ROUTER: Final = "tools"
@@ -86,8 +86,8 @@ def plan(environment: Mapping[str, str]) -> Plan:
     return Plan(
         port=_port(environment, "PORT", 8080),
         twin_port=_port(environment, "TWIN_PORT", 8400),
-        writer_port=_free_port(),
-        model_port=_free_port(),
+        writer_port=free_port(),
+        model_port=free_port(),
         home=Path(environment.get("SWARM_HOME") or ".demo").absolute(),
         own_settings=Path(environment.get("SWARM_CONFIG") or OWN_FILE).absolute(),
         slack=bool(environment.get("SLACK_BOT_TOKEN") and environment.get("SLACK_APP_TOKEN")),
@@ -122,11 +122,8 @@ def coordinator_settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
     if demo.slack:
         return settings
     database_url = demo.database_url or f"sqlite:///{demo.home / DATABASE}"
-    of_twin = {
-        "SWARM_DATABASE_URL": database_url,
-        "SLACK_AGENT_SESSIONS": "true",
-    }  # the twin's page has Slack's Stop button
-    return settings | _twin_tokens(demo) | of_twin
+    sessions = {"SLACK_AGENT_SESSIONS": "true"}  # the twin's page has Slack's Stop button
+    return {**settings, **twin_settings(demo.twin_url), "SWARM_DATABASE_URL": database_url, **sessions}
 
 
 def _rules(demo: Plan) -> dict[str, str]:
@@ -139,31 +136,11 @@ def _rules(demo: Plan) -> dict[str, str]:
     }
 
 
-def _twin_tokens(demo: Plan) -> dict[str, str]:
-    """Returns the tokens of the twin's default seed."""
-    from slack_twin.seed import DEFAULT
-
-    app = DEFAULT.apps[0]
-    return {
-        "SLACK_BOT_TOKEN": app.bot_token,
-        "SLACK_APP_TOKEN": app.app_token,
-        "SLACK_SIGNING_SECRET": app.signing_secret,
-        "SLACK_API_BASE_URL": f"{demo.twin_url}/api/",
-    }
-
-
 def _port(environment: Mapping[str, str], name: str, default: int) -> int:
     value = environment.get(name) or str(default)
     if not value.isdecimal() or not 0 < int(value) < 65_536:
         raise ValueError(f"{name} is {value!r}; a port from 1 to 65535 is expected")
     return int(value)
-
-
-def _free_port() -> int:
-    """Returns an unused port for use within the demo."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

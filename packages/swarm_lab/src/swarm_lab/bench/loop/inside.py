@@ -211,13 +211,13 @@ async def _pairs(plan: LoopPlan, callers: int, say: Say) -> list[Figure]:
     pairs = plan.store_pairs if callers > 1 else plan.plain_pairs
     say(f"{pairs} messages are claimed and finished by {callers} caller{'s' if callers > 1 else ''}")
     async with _seeded(plan, callers, pairs) as database:
-        with other_programs() as others:
+        with other_programs() as window:
             cpu = time.process_time()
             await asyncio.gather(*(_caller(database, number) for number in range(callers)))
-            cpu = time.process_time() - cpu
+            window.cpu_seconds = time.process_time() - cpu
     what = f"claim + finish, {callers} caller{'s' if callers > 1 else ''}"
-    figure = Figure("store", what, pairs / others.seconds, "pairs/s", Better.HIGHER)
-    return others.beside([figure], 1_000 * cpu / pairs)
+    figure = Figure("store", what, pairs / window.seconds, "pairs/s", Better.HIGHER)
+    return window.beside([figure], pairs)
 
 
 @asynccontextmanager
@@ -257,7 +257,7 @@ async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
         await database.write(_agents, _AGENTS)
         await database.write(_finished, 0, plan.open_reactions, _AGENTS)
         await database.write(_analyse)
-        with other_programs() as others:
+        with other_programs() as window:
             none = await _looks(plan, database)
             await database.write(_open_reactions, 0, plan.open_reactions)
             await database.write(_analyse)
@@ -270,7 +270,7 @@ async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
             figure(f"a look for {what} with {plan.open_reactions:,} open reactions, median", many[what] * 1e6, "µs"),
             figure(f"look for {what}, many against none", many[what] / none[what], "×", target=2.0),
         ]
-    return others.beside(found)
+    return window.beside(found)
 
 
 async def _looks(plan: LoopPlan, database: Database) -> dict[str, float]:
@@ -294,7 +294,7 @@ _LOOKS: Final[dict[str, Callable[[Transaction], object]]] = {
 
 async def measure_backlog(plan: LoopPlan, say: Say) -> list[Figure]:
     """Measures the median time of a claim with few and with many finished rows, and the ratio of the two."""
-    with other_programs() as others:
+    with other_programs() as window:
         few, _ = await _claim_times(plan, plan.few_rows, say)
         many, whole = await _claim_times(plan, plan.rows, say)
     figure = partial(Figure, "backlog")
@@ -304,7 +304,7 @@ async def measure_backlog(plan: LoopPlan, say: Say) -> list[Figure]:
         figure(f"the same with its commit, {plan.rows:,} finished", whole * 1e6, "µs"),
         figure("many against few", many / few, "×", target=1.5),
     ]
-    return others.beside(found)
+    return window.beside(found)
 
 
 async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, float]:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from swarm_lab.bench.agents import Connection, finished
+from swarm_lab.bench.agents import Connection, Part, finished
 from swarm_lab.bench.figures import BenchError, Better, Circumstances, Figure, Measure, Say, spread
 from swarm_lab.bench.loop import inside, polls
 from swarm_lab.bench.loop.plain import Run, Speed, plain_driver
 from swarm_lab.bench.plans import LoopPlan
 from swarm_lab.bench.slack import Slack, constantly, steadily
-from swarm_lab.bench.stage import BenchAgent, Cluster, stage
+from swarm_lab.bench.stage import Cluster, stage
 
 _EVENT_TARGETS: Final = {"p99_ms": 10.0, "per_second": 3_000.0, "cpu_ms": 0.3}
 
@@ -182,7 +182,7 @@ class _Part:
         ]
 
 
-async def _work(agent: BenchAgent, until: float, *, with_next: bool) -> list[float]:
+async def _work(agent: Part, until: float, *, with_next: bool) -> list[float]:
     """Returns the seconds of each pair. Ends when no messages are left, so that the rate does not include idle time.
 
     With ``next``, a finish claims the next message, so only the first pair has a poll.

@@ -132,12 +132,12 @@ def _run(url: str, group: int, pairs: int) -> Speed:
         stored = time.perf_counter() - begun
         driver.analyse()
         cpu = time.thread_time()
-        with other_programs() as others:
+        with other_programs() as window:
             for of_group in groups:
                 _committed(driver, _finish, _committed(driver, _claim, of_group))
             cpu = time.thread_time() - cpu
         return Speed(
-            events=pairs / stored, pairs=pairs / others.seconds, pair_cpu_ms=1_000 * cpu / pairs, others=others.cores
+            events=pairs / stored, pairs=pairs / window.seconds, pair_cpu_ms=1_000 * cpu / pairs, others=window.others
         )
 
 

@@ -12,11 +12,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from swarm_lab.bench.agents import Answer, Connection, cancelled, dismiss, finished
+from swarm_lab.bench.agents import Answer, Connection, Part, cancelled, dismiss, finished
 from swarm_lab.bench.figures import BenchError, Figure, Say, percentile, spread
 from swarm_lab.bench.plans import LoopPlan
 from swarm_lab.bench.slack import Slack, steadily
-from swarm_lab.bench.stage import BenchAgent, Cluster, stage
+from swarm_lab.bench.stage import Cluster, stage
 
 _LEASE_SECONDS: Final = 60
 _ARRIVE_SECONDS: Final = 30.0
@@ -95,7 +95,7 @@ class _Crowd:
         for connection in self._connections:
             connection.close()
 
-    async def join(self, agents: Sequence[BenchAgent]) -> None:
+    async def join(self, agents: Sequence[Part]) -> None:
         """Adds these agents, which begin to poll."""
         for agent in agents:
             connection = await Connection.open(agent.port, agent.token)
@@ -158,7 +158,7 @@ def _times(plan: LoopPlan, claims: Sequence[_Claim], cpu_seconds: float) -> list
 
 
 async def _costs_of_many(
-    plan: LoopPlan, say: Say, processes: Cluster, agents: Sequence[BenchAgent], few: int
+    plan: LoopPlan, say: Say, processes: Cluster, agents: Sequence[Part], few: int
 ) -> list[Figure]:
     """Measures the cost of additional waiting polls, which are ended afterwards."""
     more = plan.more_polls - plan.polls
@@ -219,7 +219,7 @@ async def _write(plan: LoopPlan, slack: Slack, text: str, thread: str | None) ->
     await asyncio.gather(*(writer() for _ in range(_WRITERS)))
 
 
-async def _work_on(agent: BenchAgent, seconds: float) -> None:
+async def _work_on(agent: Part, seconds: float) -> None:
     connection = await Connection.open(agent.port, agent.token)
     working = asyncio.create_task(dismiss(connection))
     await asyncio.wait({working}, timeout=seconds)
