@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from swarm_lab.demo.calculator import calculator
 from swarm_lab.demo.rules import router_rules
 from swarm_lab.demo.rules.asked import Asked, Call, Calls, Said, Text
 from swarm_lab.demo.rules.assistant_rules import WHAT_I_AM
-from swarm_lab.demo.rules.model_server import pieces, reply
-from swarm_lab.demo.settings_file import Wanted
+from swarm_lab.demo.rules.model_server import reply
+from swarm_lab.demo.serving import pieces
 
 from swarm.agents.builtin.messages import fenced
 from swarm.agents.router import decision, router
@@ -223,9 +224,9 @@ def answered(answer: Text | Calls, texts: list[str]) -> list[Said]:
 
 
 def test_pieces_of_a_text_are_the_text() -> None:
-    for told in ("", "word", "  two\n\nlines and more ", "many words " * 1_000):
-        assert "".join(pieces(told)) == told.rstrip() or "".join(pieces(told)) == told
-    assert len(list(pieces("many words " * 1_000))) < 250
+    for told in ("", "word", "  two\n\nlines and more ", "many words " * 1_000, "one\n\n```\n  two three\n```\n"):
+        assert "".join(pieces(told, 0.04, 6)) == told
+    assert len(list(pieces("many words " * 1_000, 0.04, 6))) < 250
 
 
 async def test_the_settings_of_the_demo_bring_a_router_an_assistant_documents_and_a_calculator(tmp_path: Path) -> None:
@@ -299,13 +300,8 @@ def test_a_model_that_the_folder_names_is_used(tmp_path: Path) -> None:
 
 def made(folder: Path, *, is_scripted: bool, work_tree: Path | None = Path("/made")):  # type: ignore[no-untyped-def]
     """The settings that the coordinator of the demo reads."""
-    file = folder / "home" / "swarm.yaml"
-    wanted = Wanted(
-        writer_url="http://127.0.0.1:1/",
-        servers_file=folder / "home" / "servers.json",
-        own_servers=folder / "own.json",
-        work_tree=work_tree,
-        is_scripted=is_scripted,
-    )
-    settings_file.write(file, own=folder / "swarm.yaml", wanted=wanted)
-    return load({"SWARM_CONFIG": str(file), "LLM_MODEL": "demo-rules"}, folder=folder, user_home=folder / "nobody")
+    home, own = folder / "home", {"SWARM_CONFIG": "swarm.yaml", "SWARM_SERVERS_CONFIG": "own.json"}
+    demo = settings_file.plan({"SWARM_HOME": str(home), **{name: str(folder / file) for name, file in own.items()}})
+    settings_file.write(replace(demo, work_tree=work_tree), is_scripted=is_scripted)
+    environment = {"SWARM_CONFIG": str(home / "swarm.yaml"), "LLM_MODEL": "demo-rules"}
+    return load(environment, folder=folder, user_home=folder / "nobody")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import yaml
 from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, UserMessage
 from swarm_lab.demo import settings_file
 from swarm_lab.demo.agents import streamer as writer
-from swarm_lab.demo.agents.streamer import QUESTION, Writer, overview, pieces, report
+from swarm_lab.demo.agents.streamer import QUESTION, Writer, overview, report
 from swarm_lab.demo.repository import counted, listed
 
 
@@ -18,7 +19,7 @@ from swarm_lab.demo.repository import counted, listed
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with five lines of Python, a binary, and what tools keep."""
     monkeypatch.setattr(writer, "TOOL_SECONDS", 0.0)
-    monkeypatch.setattr(writer, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(writer, "WORD_SECONDS", 0.0)
     root = tmp_path / "repo"
     (root / "src").mkdir(parents=True)
     (root / ".cache").mkdir()
@@ -68,12 +69,6 @@ def test_a_report_is_longer_than_a_message_whatever_there_is_to_tell(root: Path,
     assert "repo" in overview("repo", found)
 
 
-def test_pieces_put_together_are_the_text() -> None:
-    for text in ("one\n\n```\n  two three\n```\n", "", "  x", report("repo", [])):
-        assert "".join(pieces(text)) == text
-    assert len(list(pieces(report("repo", [])))) <= 1.5 * writer.LONGEST_TEXT_SECONDS / writer.PIECE_SECONDS
-
-
 async def test_it_fails_once_in_each_conversation(root: Path) -> None:
     who = Writer(str(root))
     assert kinds(await run(who, asked("fail")))[-1] == "RUN_ERROR"
@@ -90,19 +85,18 @@ async def test_it_asks_and_hears_the_answer_from_a_form(root: Path) -> None:
     assert "“tests”" in text_of(await run(who, asked("", resume=[answer])))
 
 
-def wanted(folder: Path) -> settings_file.Wanted:
-    return settings_file.Wanted(
-        writer_url="http://127.0.0.1:1/", servers_file=folder / "home" / "servers.json", own_servers=folder / "own.json"
-    )
+def write(folder: Path) -> Path:
+    """Writes the settings of a demo for a folder."""
+    demo = settings_file.plan({"SWARM_HOME": str(folder / "home"), "SWARM_CONFIG": str(folder / "swarm.yaml")})
+    settings_file.write(replace(demo, own_servers=folder / "own.json"), is_scripted=True)
+    return folder / "home" / "swarm.yaml"
 
 
 def test_the_settings_of_the_folder_stay_beside_the_writer(tmp_path: Path) -> None:
-    own, made = tmp_path / "swarm.yaml", tmp_path / "home" / "swarm.yaml"
-    settings_file.write(made, own=own, wanted=wanted(tmp_path))
-    assert set(yaml.safe_load(made.read_text())["agents"]["remote"]) == {"writer"}
+    own = tmp_path / "swarm.yaml"
+    assert set(yaml.safe_load(write(tmp_path).read_text())["agents"]["remote"]) == {"writer"}
     own.write_text("log: {level: debug}\nagents: {default: lea, remote: {docs: {url: 'http://docs'}}}\n")
-    settings_file.write(made, own=own, wanted=wanted(tmp_path))
-    found = yaml.safe_load(made.read_text())
+    found = yaml.safe_load(write(tmp_path).read_text())
     assert found["log"] == {"level": "debug"}
     assert found["agents"]["default"] == "lea"
     assert set(found["agents"]["remote"]) == {"docs", "writer"}
@@ -113,4 +107,4 @@ def test_settings_that_nothing_can_be_added_to_are_named(tmp_path: Path, text: s
     own = tmp_path / "swarm.yaml"
     own.write_text(text)
     with pytest.raises(settings_file.Unusable, match=r"swarm\.yaml"):
-        settings_file.write(tmp_path / "made.yaml", own=own, wanted=wanted(tmp_path))
+        write(tmp_path)

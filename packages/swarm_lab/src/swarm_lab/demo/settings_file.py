@@ -4,7 +4,7 @@ built-in agents, and variables that override it."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -33,9 +33,6 @@ _PROMPTS: Final = (
 
 PAPERS: Final = Path(__file__).parent / "papers"
 """The documents that are searched if the folder's own settings name none."""
-
-_CALCULATOR: Final = "calculator"
-_CALCULATOR_TOOLS: Final = ("add", "subtract", "multiply", "divide")
 
 
 class Unusable(Exception):
@@ -101,21 +98,12 @@ def plan(environment: Mapping[str, str]) -> Plan:
 def coordinator_settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
     """Returns the coordinator's settings, which override those in files. With the twin, they include a separate
     database."""
-    file, servers = demo.home / OWN_FILE, demo.home / OWN_SERVERS
-    wanted = Wanted(
-        writer_url=demo.writer_url,
-        servers_file=servers,
-        own_servers=demo.own_servers,
-        work_tree=demo.work_tree,
-        is_scripted=is_scripted,
-        has_coder=not demo.no_coder,
-    )
-    write(file, own=demo.own_settings, wanted=wanted)
+    write(demo, is_scripted=is_scripted)
     settings = {
         "PORT": str(demo.port),
         "SWARM_HOME": str(demo.home),
-        "SWARM_CONFIG": str(file),
-        "SWARM_SERVERS_CONFIG": str(servers),
+        "SWARM_CONFIG": str(demo.home / OWN_FILE),
+        "SWARM_SERVERS_CONFIG": str(demo.home / OWN_SERVERS),
     }
     if is_scripted:
         settings |= _rules(demo)
@@ -143,47 +131,38 @@ def _port(environment: Mapping[str, str], name: str, default: int) -> int:
     return int(value)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """The additions to the settings."""
-
-    writer_url: str
-    servers_file: Path  # the new MCP servers file
-    own_servers: Path | None = None  # the MCP servers file that the environment names
-    work_tree: Path | None = None  # for the assistant's git tool, unless the folder's own settings name a work tree
-    is_scripted: bool = True  # whether the rules answer instead of a model
-    has_coder: bool = True
-
-
-def write(path: Path, *, own: Path, wanted: Wanted) -> None:
-    """Writes to ``path`` the settings of ``own`` (if it exists) with the demo's agents, and writes the MCP servers
-    file.
+def write(demo: Plan, *, is_scripted: bool) -> None:
+    """Writes to the demo's home the folder's own settings (if there are any) with the demo's agents, and the MCP
+    servers file.
 
     Raises Unusable.
     """
+    own = demo.own_settings
     settings = _read(own)
     remote, builtin = _section(settings, own, "agents", "remote"), _section(settings, own, "agents", "builtin")
     remote[WRITER] = {
-        "url": wanted.writer_url,
+        "url": demo.writer_url,
         "role": "worker",
         "description": "Writes about the repository, and streams what it writes.",
         "footer": "a rule-driven program, not a model",
     }
     tools = _section(settings, own, "tools")
-    if wanted.work_tree and not tools.get("work_tree"):
-        tools["work_tree"] = str(wanted.work_tree)
+    if demo.work_tree and not tools.get("work_tree"):
+        tools["work_tree"] = str(demo.work_tree)
     tree = tools.get("work_tree")
-    is_ours = bool(wanted.work_tree) and tree == str(wanted.work_tree)
-    for name, agent in _built_in(is_scripted=wanted.is_scripted, has_tree=bool(tree), may_write=is_ours).items():
+    is_ours = bool(demo.work_tree) and tree == str(demo.work_tree)
+    for name, agent in _built_in(is_scripted=is_scripted, has_tree=bool(tree), may_write=is_ours).items():
         if name not in remote:
             builtin.setdefault(name, agent)
-    prompts = [{"title": prompt, "message": prompt} for prompt in _PROMPTS[0 if wanted.has_coder else 1 :]]
+    prompts = [{"title": prompt, "message": prompt} for prompt in _PROMPTS[1 if demo.no_coder else 0 :]]
     _section(settings, own, "channel_defaults").setdefault("suggested_prompts", prompts)
     _section(settings, own, "documents").setdefault("folder", str(PAPERS))
-    _write_servers(wanted.servers_file, own=wanted.own_servers or Path(tools.get("servers_config") or OWN_SERVERS))
-    tools["servers_config"] = str(wanted.servers_file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    servers = _with_calculator(demo.own_servers or Path(tools.get("servers_config") or OWN_SERVERS))
+    tools["servers_config"] = str(demo.home / OWN_SERVERS)
+    demo.home.mkdir(parents=True, exist_ok=True)
+    (demo.home / OWN_SERVERS).write_bytes(orjson.dumps(servers, option=orjson.OPT_INDENT_2))
+    made = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    (demo.home / OWN_FILE).write_text(made, encoding="utf-8")
 
 
 def names_model(own: Path) -> bool:
@@ -209,37 +188,15 @@ def _built_in(*, is_scripted: bool, has_tree: bool, may_write: bool) -> dict[str
     return {ROUTER: router, ASSISTANT: assistant}
 
 
-def _write_servers(path: Path, *, own: Path) -> None:
-    """Writes an MCP servers file with the servers of the folder's own file, if it exists, and the calculator. Raises
-    Unusable."""
-    document = _json(own)
-    servers = document.setdefault("mcpServers", {})
-    if not isinstance(servers, dict):
-        raise Unusable(f"{own}: mcpServers is expected to be a mapping.")
+def _with_calculator(own: Path) -> dict[str, Any]:
+    """Returns the folder's own MCP servers, if there are any, with the calculator. Raises Unusable."""
+    document = _read(own, orjson.loads)
+    servers = _section(document, own, "mcpServers")
     for server in servers.values():
         if isinstance(server, dict) and isinstance(server.get("cwd"), str):  # relative to the folder's own file
             server["cwd"] = str(own.parent.absolute() / Path(server["cwd"]).expanduser())
-    servers.setdefault(
-        _CALCULATOR,
-        {
-            "command": sys.executable,
-            "args": ["-P", "-m", "swarm_lab.demo.calculator"],
-            "allowedTools": list(_CALCULATOR_TOOLS),
-        },
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-
-
-def _json(own: Path) -> dict[str, Any]:
-    if not own.exists():
-        return {}
-    try:
-        document = orjson.loads(own.read_bytes())
-    except (OSError, ValueError) as error:
-        raise Unusable(f"{own} cannot be read: {error}") from error
-    if not isinstance(document, dict):
-        raise Unusable(f"{own}: an object with mcpServers is expected.")
+    command = {"command": sys.executable, "args": ["-P", "-m", "swarm_lab.demo.calculator"]}
+    servers.setdefault("calculator", {**command, "allowedTools": ["add", "subtract", "multiply", "divide"]})
     return document
 
 
@@ -252,13 +209,14 @@ def _section(settings: dict[str, Any], own: Path, *keys: str) -> dict[str, Any]:
     return settings
 
 
-def _read(own: Path) -> dict[str, Any]:
+def _read(own: Path, parse: Callable[[bytes], Any] = yaml.safe_load) -> dict[str, Any]:
+    """Reads a file of the folder, if it is there. Raises Unusable."""
     if not own.exists():
         return {}
     try:
-        settings = yaml.safe_load(own.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        settings = parse(own.read_bytes())
+    except (yaml.YAMLError, ValueError, OSError) as error:
         raise Unusable(f"{own} cannot be read: {error}") from error
-    if not isinstance(settings, dict):
+    if not isinstance(settings, dict | None):
         raise Unusable(f"{own}: a mapping of settings is expected.")
-    return settings
+    return settings or {}

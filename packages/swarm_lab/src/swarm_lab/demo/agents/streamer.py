@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-import uvicorn
 from ag_ui.core import (
     BaseEvent,
     EventType,
@@ -44,6 +43,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from swarm_lab.demo.repository import File, Group, by_folder, by_kind, by_part, counted, listed
+from swarm_lab.demo.serving import WORD_SECONDS, pieces, serve
 
 REPORT_CHARACTERS: Final = 13_000
 """The minimum length of a long report, which does not fit in one Slack message, however small the folder is."""
@@ -109,19 +109,14 @@ def _longest(found: Iterable[File]) -> str:
 
 
 def _padding(characters: int) -> str:
-    return "".join(_paragraphs(characters))
-
-
-def _paragraphs(characters: int) -> Iterator[str]:
-    number = 0
-    while characters > 0:
-        number += 1
-        paragraph = (
-            f"\n\n**Remark {number}.** The folder is small and a long report was asked for, so this paragraph is only "
-            "padding. It shows how an answer continues in another message before the first one gets too long."
+    text = ""
+    while len(text) < characters:
+        text += (
+            f"\n\n**Remark {text.count('**Remark') + 1}.** The folder is small and a long report was asked for, so "
+            "this paragraph is only padding. It shows how an answer continues in another message before the first one "
+            "gets too long."
         )
-        characters -= len(paragraph)
-        yield paragraph
+    return text
 
 
 Events = AsyncIterator[BaseEvent]
@@ -130,7 +125,6 @@ Item = TypeVar("Item")
 TOOL_SECONDS: Final = 0.7
 """The minimum duration of a tool call, so that people can see the tool run."""
 
-PIECE_SECONDS: Final = 0.04
 LONGEST_TEXT_SECONDS: Final = 12.0
 """The time limit for streaming a text. A long text is sent in larger pieces."""
 
@@ -155,7 +149,6 @@ _HELP: Final = (
     "I am **writer**, a small rule-driven program that answers over AG-UI while it writes. Try `tell me about this "
     "repository`, `write a long report`, `ask me something` or `fail`. In this thread you do not have to mention me."
 )
-_WORDS: Final = re.compile(r"\s*\S+\s*")
 
 
 class Writer:
@@ -267,19 +260,10 @@ async def _ask(asked: RunAgentInput) -> Events:
 async def _say(text: str) -> Events:
     id = str(uuid4())
     yield TextMessageStartEvent(type=EventType.TEXT_MESSAGE_START, message_id=id, role="assistant")
-    for piece in pieces(text):
+    for piece in pieces(text, WORD_SECONDS, LONGEST_TEXT_SECONDS):
         yield TextMessageContentEvent(type=EventType.TEXT_MESSAGE_CONTENT, message_id=id, delta=piece)
-        await asyncio.sleep(PIECE_SECONDS)
+        await asyncio.sleep(WORD_SECONDS)
     yield TextMessageEndEvent(type=EventType.TEXT_MESSAGE_END, message_id=id)
-
-
-def pieces(text: str) -> Iterator[str]:
-    """Yields single words, or several words at once if single words would take too long. The pieces joined together are
-    the text."""
-    split = _WORDS.findall(text)
-    at_once = max(1, round(len(split) * PIECE_SECONDS / LONGEST_TEXT_SECONDS))
-    for start in range(0, len(split), at_once):
-        yield "".join(split[start : start + at_once])
 
 
 async def _tool(name: str, work: Callable[[], Awaitable[list[Item]]], take: Callable[[list[Item]], None]) -> Events:
@@ -299,10 +283,6 @@ def _plan(*, done: int) -> StateSnapshotEvent:
     status = ["completed" if n < done else "in_progress" if n == done else "pending" for n in range(len(STEPS))]
     todos = [{"content": step, "status": how} for step, how in zip(STEPS, status, strict=True)]
     return StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot={"todos": todos})
-
-
-STOP_SECONDS = 2
-"""The time that runs have to end when the demo is stopped."""
 
 
 def _application(writer: Writer) -> Starlette:
@@ -327,12 +307,5 @@ def _application(writer: Writer) -> Starlette:
     return Starlette(routes=[Route("/", run, methods=["POST"]), Route("/", alive, methods=["GET"])])
 
 
-def main() -> None:
-    """Serves on the port given by WRITER_PORT. DEMO_ROOT is the folder to write about."""
-    app = _application(Writer(os.environ.get("DEMO_ROOT", ".")))
-    port = int(os.environ["WRITER_PORT"])
-    uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=STOP_SECONDS)
-
-
 if __name__ == "__main__":
-    main()
+    serve(_application(Writer(os.environ.get("DEMO_ROOT", "."))), "WRITER_PORT")

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -21,6 +20,7 @@ from starlette.routing import Route
 from swarm_lab.demo.rules import assistant_rules, router_rules
 from swarm_lab.demo.rules.asked import MODEL, Asked, Call, Calls, Reply, Said, Text
 from swarm_lab.demo.rules.assistant_rules import summary
+from swarm_lab.demo.serving import WORD_SECONDS, pieces, serve
 
 _CONVERSATION: Final = "The conversation"
 """The title of a conversation that is to be summarised."""
@@ -41,15 +41,11 @@ def reply(asked: Asked) -> Reply:
     return assistant_rules.answer(asked)
 
 
-WORD_SECONDS: Final = 0.04
 LONGEST_TEXT_SECONDS: Final = 6.0
 """The time limit for streaming a text. A long text is sent in larger pieces."""
 
-STOP_SECONDS: Final = 2
-
 _CHARACTERS_PER_TOKEN: Final = 4
 _ARGUMENT_CHARACTERS: Final = 8  # characters of a call's arguments in one piece
-_WORDS: Final = re.compile(r"\s*\S+\s*")
 _CREATED: Final = 1_790_000_000
 
 
@@ -126,7 +122,7 @@ async def _streamed(
     yield chunk({"role": "assistant", "content": ""})
     match answer:
         case Text(text=text):
-            for piece in pieces(text, word_seconds):
+            for piece in pieces(text, word_seconds, LONGEST_TEXT_SECONDS):
                 yield chunk({"content": piece})
                 await asyncio.sleep(word_seconds)
         case Calls():
@@ -136,15 +132,6 @@ async def _streamed(
     if (body.get("stream_options") or {}).get("include_usage"):
         yield _event({**head, "choices": [], "usage": _usage(read_tokens, answer)})
     yield b"data: [DONE]\n\n"
-
-
-def pieces(text: str, word_seconds: float = WORD_SECONDS) -> Iterator[str]:
-    """Yields single words, or several words at once if single words would take too long. The pieces joined together are
-    the text."""
-    split = _WORDS.findall(text)
-    at_once = max(1, round(len(split) * word_seconds / LONGEST_TEXT_SECONDS))
-    for start in range(0, len(split), at_once):
-        yield "".join(split[start : start + at_once])
 
 
 def _call_deltas(answer: Calls) -> Iterator[Mapping[str, Any]]:
@@ -202,11 +189,5 @@ def _refused(message: str) -> Response:
     return JSONResponse({"error": error}, status_code=400)
 
 
-def main() -> None:
-    """Serves on the port given by MODEL_PORT."""
-    port = int(os.environ["MODEL_PORT"])
-    uvicorn.run(application(), host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=STOP_SECONDS)
-
-
 if __name__ == "__main__":
-    main()
+    serve(application(), "MODEL_PORT")
