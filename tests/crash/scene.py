@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import pytest
+from swarm_lab.bench.agents import question
+from swarm_lab.bench.storm import Asked, Log, Seen, judge
 
 from tests.support.doors import Visitor
 from tests.support.stage import Stage
@@ -63,3 +65,31 @@ def lease_of(trigger: Trigger) -> str:
 
 def inbox_message_of(trigger: Trigger) -> str:
     return str(trigger["inbox_messages"][-1]["id"])
+
+
+async def ask(
+    twin: TwinClient, number: int, channel: str, root: Asked | None, *, delegate: bool = False, mention: bool = True
+) -> Asked:
+    """Ask for the answer to message ``number``, in a new thread or below a root."""
+    text = question(number, delegate=delegate)
+    said = {"user": "alice", "channel": channel, "text": f"@swarm {text}" if mention else text}
+    posted = await twin.ask("POST", "messages", json=said | ({"thread_ts": root.ts} if root else {}))
+    thread_ts = root.ts if root else posted["ts"]
+    return Asked(name=f"m{number}", channel=posted["channel"], ts=posted["ts"], thread_ts=thread_ts)
+
+
+async def log_of(twin: TwinClient) -> Log:
+    """What the twin's log of calls tells."""
+    log = Log()
+    log.read(await twin.calls())
+    return log
+
+
+async def verdict(twin: TwinClient, asked: Sequence[Asked]) -> dict[str, float]:
+    """What is not as it should be: nothing, in the end."""
+    seen = {
+        (channel, message["ts"]): Seen.of(message)
+        for channel in {one.channel for one in asked}
+        for message in await twin.messages(channel=channel)
+    }
+    return {figure.what: figure.value for figure in judge(asked, await log_of(twin), seen) if figure.value}

@@ -16,9 +16,10 @@ from typing import Any
 import httpx2
 import psycopg
 import pytest
-from swarm_lab.bench.agents import Part, question
-from swarm_lab.bench.storm import Asked, Log, Seen, judge
+from swarm_lab.bench.agents import Part
+from swarm_lab.bench.storm import Asked
 
+from tests.crash.scene import ask, log_of, verdict
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor
 from tests.support.http import client as http_client
@@ -69,26 +70,12 @@ class Team:
             )
             command = (sys.executable, "-m", "swarm_lab.bench.agents")
             self.stages[0].processes.start(name, *command, env=part.environment)
-        await wait_until(self._online, lambda count: count == 1 + len(WORKERS), what="the agents poll")
-
-    async def _online(self) -> int:
-        agents = (await self.operator.get("/agents"))["agents"]
-        return sum(agent["status"] == "online" for agent in agents)
+        await self.stages[0].until_online(self.http, LEAD, *WORKERS)
 
     async def say(self, conversation: int, *, delegate: bool = False) -> None:
         """Say something more in a conversation; without a mention, but for the first time."""
-        number, root = len(self.asked), self.roots.get(conversation)
-        text = question(number, delegate=delegate)
-        channel = CHANNELS[conversation % len(CHANNELS)]
-        said = {"user": "alice", "channel": channel, "text": text if root else f"@swarm {text}"}
-        said |= {"thread_ts": root.ts} if root else {}
-        answer = await self.twin.ask("POST", "messages", json=said)
-        asked = Asked(
-            name=f"m{number}",
-            channel=answer["channel"],
-            ts=answer["ts"],
-            thread_ts=root.ts if root else answer["ts"],
-        )
+        root, channel = self.roots.get(conversation), CHANNELS[conversation % len(CHANNELS)]
+        asked = await ask(self.twin, len(self.asked), channel, root, delegate=delegate, mention=root is None)
         self.roots.setdefault(conversation, asked)
         self.asked.append(asked)
 
@@ -109,7 +96,7 @@ class Team:
         """Wait until everything that was said has an answer, and the coordinators have nothing left to do."""
 
         async def missing() -> list[str]:
-            log = await self.log()
+            log = await log_of(self.twin)
             return [message.name for message in self.asked if not log.answered(message)]
 
         async def backlog() -> int:
@@ -117,25 +104,6 @@ class Team:
 
         await wait_until(missing, lambda names: not names, within_seconds=PATIENCE_SECONDS, what="answers")
         await wait_until(backlog, lambda count: count == 0, within_seconds=PATIENCE_SECONDS, what="nothing left to do")
-
-    async def log(self) -> Log:
-        """What the twin's log of calls tells."""
-        log = Log()
-        log.read(await self.twin.calls())
-        return log
-
-    async def verdict(self) -> dict[str, float]:
-        """What is not as it should be: nothing, in the end."""
-        seen = {
-            (channel, message["ts"]): Seen(
-                text=message["text"],
-                kind=message["kind"],
-                reactions=tuple(given["name"] for given in message["reactions"] for _ in given["users"]),
-            )
-            for channel in {message.channel for message in self.asked}
-            for message in await self.twin.messages(channel=channel)
-        }
-        return {figure.what: figure.value for figure in judge(self.asked, await self.log(), seen) if figure.value}
 
     async def kill(self, stage: Stage) -> None:
         """``kill -9``. Of several the others go on; one alone is started again. Slack repeats what was not acked."""
@@ -206,4 +174,4 @@ async def test_a_conversation_reaches_its_result_though_the_coordinator_in_offic
     await team.until_tasks("completed", CONVERSATIONS)
     await team.say_in_each()  # to the lead, which has the thread back
     await team.until_answered()
-    assert await team.verdict() == {}
+    assert await verdict(team.twin, team.asked) == {}

@@ -110,6 +110,12 @@ class Seen:
     kind: str  # user or bot
     reactions: tuple[str, ...]  # one for each person who gave it
 
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Seen:
+        """Returns a message of the twin."""
+        reactions = tuple(given["name"] for given in message["reactions"] for _ in given["users"])
+        return cls(text=message["text"], kind=message["kind"], reactions=reactions)
+
 
 def judge(asked: Sequence[Asked], log: Log, seen: Mapping[tuple[str, str], Seen]) -> list[Figure]:
     """Counts the messages with each kind of wrong end. Each count must be 0. The keys of ``seen`` are channel and
@@ -252,11 +258,7 @@ class _Storm:
         found = {}
         for channel in {message.channel for message in self.asked}:
             for message in self.slack.messages(channel):
-                found[channel, message["ts"]] = Seen(
-                    text=message["text"],
-                    kind=message["kind"],
-                    reactions=tuple(given["name"] for given in message["reactions"] for _ in given["users"]),
-                )
+                found[channel, message["ts"]] = Seen.of(message)
         return found
 
 
