@@ -18,7 +18,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -195,10 +196,25 @@ async def cancelled(tasks: Sequence[asyncio.Task[Any]]) -> None:
             raise ended
 
 
-async def dismiss(connection: Connection) -> None:
+@asynccontextmanager
+async def playing(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """Runs these works during the block, such as `Agent.play`. Raises the first BenchError of one that has failed."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield tasks
+    finally:
+        await cancelled(tasks)
+
+
+async def dismiss(part: Part) -> None:
     """Claims up to 20 messages at a time, and finishes them without an answer, until cancelled."""
-    while True:
-        await finished(connection, (await connection.call("GET", "/poll?wait_seconds=20&limit=20")).json()["triggers"])
+    connection = await Connection.open(part.port, part.token)
+    try:
+        while True:
+            polled = await connection.call("GET", "/poll?wait_seconds=20&limit=20")
+            await finished(connection, polled.json()["triggers"])
+    finally:
+        connection.close()
 
 
 async def finished(connection: Connection, triggers: Sequence[Json], **more: object) -> Json:

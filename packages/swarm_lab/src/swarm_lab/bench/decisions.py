@@ -18,14 +18,14 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from slack_twin.changes import Change, MessageChanged, MessagePosted
 from slack_twin.surfaces import AppView
 
-from swarm_lab.bench.agents import Connection, Json, Line, Part, cancelled, dismiss, names
+from swarm_lab.bench.agents import Agent, Json, Line, Part, dismiss, names, playing
 from swarm_lab.bench.figures import BenchError, Figure, Lag, Say, largest, own_lag, percentile, spread
 from swarm_lab.bench.plans import DecisionsPlan
 from swarm_lab.bench.slack import Slack, steadily
@@ -178,25 +178,15 @@ class _Cards:
             del self._filling[person]
 
 
-class _Asker:
+class _Asker(Agent):
     """The agent: it asks about each new message, and finishes the work when the decision comes."""
 
     def __init__(self, part: Part, cards: _Cards) -> None:
-        self._part = part
+        super().__init__(part)
         self._cards = cards
 
-    async def play(self) -> None:
-        """Polls until cancelled."""
-        line = Line(self._part)
-        try:
-            while True:
-                for trigger in (await line.call("GET", "/poll?wait_seconds=20&limit=1"))["triggers"]:
-                    await self._handle(line, trigger, time.perf_counter())
-        finally:
-            line.close()
-
-    async def _handle(self, line: Line, trigger: Json, at: float) -> None:
-        lease = trigger["lease"]["token"]
+    async def _handle(self, line: Line, trigger: Json) -> None:
+        at, lease = time.perf_counter(), trigger["lease"]["token"]
         for request in trigger["requests"]:
             (name,) = names(request["title"])
             card = self._cards[name]
@@ -279,23 +269,10 @@ async def _bench(plan: DecisionsPlan) -> AsyncIterator[_Bench]:
     async with stage(plan, settings, more_people=_MORE_PEOPLE) as (slack, processes):
         (asker,), (reader,) = await processes.register(1, prefix="asker"), await processes.register(1, prefix="reader")
         cards = _Cards(slack, plan, asker.name)
-        async with _playing(cards, asker, reader):
+        asking = _Asker(replace(asker, hands=_HANDS), cards).play()
+        async with playing(asking, *(dismiss(reader) for _ in range(_HANDS))):
             await slack.send_to_each_channel(reader.name)
             yield _Bench(plan=plan, slack=slack, processes=processes, cards=cards, reader=reader.name)
-
-
-@asynccontextmanager
-async def _playing(cards: _Cards, asker: Part, reader: Part) -> AsyncIterator[None]:
-    """Has both agents poll."""
-    connections = [await Connection.open(reader.port, reader.token) for _ in range(_HANDS)]
-    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(dismiss(connection)) for connection in connections]
-    tasks += [asyncio.create_task(_Asker(asker, cards).play()) for _ in range(_HANDS)]
-    try:
-        yield
-    finally:
-        await cancelled(tasks)
-        for connection in connections:
-            connection.close()
 
 
 def _figures(part: _Measured) -> list[Figure]:

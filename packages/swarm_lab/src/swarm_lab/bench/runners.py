@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from slack_twin.changes import Change, MessageChanged, MessagePosted
 
-from swarm_lab.bench.agents import Agent, Part, cancelled, names, question
+from swarm_lab.bench.agents import Agent, Part, names, playing, question
 from swarm_lab.bench.figures import BenchError, Better, Figure, Say, largest, spread
 from swarm_lab.bench.plans import RunnersPlan
 from swarm_lab.bench.slack import Slack
@@ -54,13 +54,12 @@ async def measure(plan: RunnersPlan, say: Say) -> list[Figure]:
         people = _People(slack, plan)
         await processes.settled()
         say(f"{plan.runners} runners with {plan.concurrent} runs each for {plan.seconds:g} s")
-        look = asyncio.create_task(_looking(processes, people, runners))
-        spent = runners.cpu_seconds()
-        async with processes.window() as window:
-            await people.keep_busy([lead.name for lead in leads])
-        spent = runners.cpu_seconds() - spent
-        await people.settled(processes)
-        await cancelled([look])
+        async with playing(_looking(processes, people, runners)):
+            spent = runners.cpu_seconds()
+            async with processes.window() as window:
+                await people.keep_busy([lead.name for lead in leads])
+            spent = runners.cpu_seconds() - spent
+            await people.settled(processes)
         runners.check()
         for name in people.lost()[:_SHOWN_LOST]:
             say(f"lost: {people.story(name)}")
@@ -240,15 +239,14 @@ async def _teams(plan: RunnersPlan, processes: Cluster) -> AsyncIterator[tuple[S
         replace(lead, workers=[worker.name], hands=plan.concurrent) for lead, worker in zip(leads, workers, strict=True)
     ]
     runners = _Runners([await _started(plan, processes, worker) for worker in workers])
-    playing = [asyncio.create_task(Agent(part).play()) for part in parts]
-    try:
-        await runners.until_ready()
-        yield leads, runners
-        if ended := [task for task in playing if task.done()]:
-            raise BenchError(f"a lead ended by itself: {ended[0].exception()!r}")
-    finally:
-        await asyncio.shield(runners.stop())
-        await cancelled(playing)
+    async with playing(*(Agent(part).play() for part in parts)) as tasks:
+        try:
+            await runners.until_ready()
+            yield leads, runners
+            if ended := [task for task in tasks if task.done()]:
+                raise BenchError(f"a lead ended by itself: {ended[0].exception()!r}")
+        finally:
+            await asyncio.shield(runners.stop())
 
 
 async def _started(plan: RunnersPlan, processes: Cluster, worker: Part) -> Program:

@@ -30,7 +30,7 @@ from typing import Any, Final
 import orjson
 
 from swarm_lab.bench import slack as slacks
-from swarm_lab.bench.agents import Connection, cancelled, dismiss
+from swarm_lab.bench.agents import dismiss, playing
 from swarm_lab.bench.figures import Figure, Lag, Say, own_lag, percentile, spread
 from swarm_lab.bench.plans import StreamPlan
 from swarm_lab.bench.slack import Slack, steadily
@@ -321,20 +321,14 @@ async def _events(bench: _Bench, plan: StreamPlan) -> AsyncIterator[None]:
     """Sends messages for a polling agent while answers are written. Each message is two events, since the app hears
     mentions twice."""
     (agent,) = await bench.processes.register(1, prefix="reader")
-    connections = [await Connection.open(agent.port, agent.token) for _ in range(_READERS)]
-    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(dismiss(connection)) for connection in connections]
 
     async def ask(_: int) -> float:
         bench.slack.say(bench.slack.addressed(agent.name))
         return 0.0
 
-    tasks.append(asyncio.create_task(steadily(ask, plan.seconds, plan.events_per_second / 2)))
-    try:
+    asking = steadily(ask, plan.seconds, plan.events_per_second / 2)
+    async with playing(asking, *(dismiss(agent) for _ in range(_READERS))):
         yield
-    finally:
-        await cancelled(tasks)
-        for connection in connections:
-            connection.close()
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from swarm_lab.bench.agents import Agent, cancelled, names, question
+from swarm_lab.bench.agents import Agent, names, playing, question
 from swarm_lab.bench.figures import BenchError, Better, Figure, Say, spread
 from swarm_lab.bench.plans import TeamPlan
 from swarm_lab.bench.slack import Slack, constantly, steadily
@@ -101,8 +101,5 @@ async def _team(plan: TeamPlan, processes: Cluster) -> AsyncIterator[str]:
         replace(lead, workers=[worker.name for worker in workers], hands=plan.workers),
         *(replace(worker, hands=plan.hands) for worker in workers),
     ]
-    playing = [asyncio.create_task(Agent(part).play()) for part in parts]
-    try:
+    async with playing(*(Agent(part).play() for part in parts)):
         yield lead.name
-    finally:
-        await cancelled(playing)

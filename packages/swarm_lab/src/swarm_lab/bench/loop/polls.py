@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from swarm_lab.bench.agents import Answer, Connection, Part, cancelled, dismiss, finished
+from swarm_lab.bench.agents import Answer, Connection, Part, cancelled, dismiss, finished, playing
 from swarm_lab.bench.figures import BenchError, Figure, Say, percentile, spread
 from swarm_lab.bench.plans import LoopPlan
 from swarm_lab.bench.slack import Slack, steadily
@@ -220,11 +220,8 @@ async def _write(plan: LoopPlan, slack: Slack, text: str, thread: str | None) ->
 
 
 async def _work_on(agent: Part, seconds: float) -> None:
-    connection = await Connection.open(agent.port, agent.token)
-    working = asyncio.create_task(dismiss(connection))
-    await asyncio.wait({working}, timeout=seconds)
-    await cancelled([working])
-    connection.close()
+    async with playing(dismiss(agent)) as working:
+        await asyncio.wait(working, timeout=seconds)
 
 
 class _Probes:
