@@ -9,7 +9,6 @@ from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
-from swarm.telemetry import log
 from swarm_lab.bench.plans import DecisionsPlan, LoopPlan, RunnersPlan, StormPlan, StreamPlan, TeamPlan
 
 T = TypeVar("T")
@@ -35,7 +34,6 @@ def _bench_loop(*, plan: _Options[LoopPlan] = LoopPlan(), repeat: _Repeat = 1, j
     from swarm_lab.bench import figures
     from swarm_lab.bench.loop import loop
 
-    log.configure("warning")
     return figures.main(partial(loop.chosen, plan), repeat, json_file)
 
 
@@ -44,7 +42,6 @@ def _bench_team(*, plan: _Options[TeamPlan] = TeamPlan(), repeat: _Repeat = 1, j
     """Measure a team: a lead delegates every message, and workers complete it, up to the result in Slack."""
     from swarm_lab.bench import figures, team
 
-    log.configure("warning")
     return figures.main(lambda: {"team": partial(team.measure, plan)}, repeat, json_file)
 
 
@@ -54,7 +51,6 @@ def _bench_runners(*, plan: _Options[RunnersPlan] = RunnersPlan(), json_file: _J
     code is 1 if a task or a lease is lost, or a task is done twice."""
     from swarm_lab.bench import figures, runners
 
-    log.configure("warning")
     return figures.main(lambda: {"runners": partial(runners.measure, plan)}, 1, json_file, verdict=True)
 
 
@@ -63,7 +59,6 @@ def _bench_stream(*, plan: _Options[StreamPlan] = StreamPlan(), json_file: _Json
     """Measure streamed answers from an agent's delta to the call of Slack, within and above Slack's limits."""
     from swarm_lab.bench import figures, streams
 
-    log.configure("warning")
     return figures.main(lambda: {"stream": partial(streams.measure, plan)}, 1, json_file)
 
 
@@ -74,7 +69,6 @@ def _bench_decisions(
     """Measure people's decisions from the click to the changed card, the opened form and the agent that asked."""
     from swarm_lab.bench import decisions, figures
 
-    log.configure("warning")
     return figures.main(lambda: {"decisions": partial(decisions.measure, plan)}, repeat, json_file)
 
 
@@ -84,5 +78,4 @@ def _bench_storm(*, plan: _Options[StormPlan] = StormPlan(), json_file: _JsonFil
     anything is lost or duplicated."""
     from swarm_lab.bench import figures, storm
 
-    log.configure("warning")
     return figures.main(lambda: {"storm": partial(storm.measure, plan)}, 1, json_file, verdict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,21 +19,6 @@ class File:
 
     path: str  # relative to the folder, with slashes
     lines: int
-
-    @property
-    def kind(self) -> str:
-        """The file's suffix."""
-        return Path(self.path).suffix or "(no suffix)"
-
-    @property
-    def folder(self) -> str:
-        """The file's folder."""
-        return self.path.rpartition("/")[0] or "."
-
-    @property
-    def part(self) -> str:
-        """The file's top-level folder."""
-        return self.path.partition("/")[0] if "/" in self.path else "."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,27 +55,28 @@ def counted(root: Path, paths: Iterable[Path]) -> list[File]:
     return [File(path=path.relative_to(root).as_posix(), lines=len(path.read_bytes().splitlines())) for path in paths]
 
 
-def by_kind(found: Iterable[File]) -> list[Group]:
-    """Groups files by suffix, in descending order of lines."""
-    return _grouped((file.kind, file) for file in found)
-
-
-def by_part(found: Iterable[File]) -> list[Group]:
-    """Groups files by top-level folder, in descending order of lines."""
-    return _grouped((file.part, file) for file in found)
-
-
-def by_folder(found: Iterable[File]) -> list[Group]:
-    """Groups files by folder, in descending order of lines."""
-    return _grouped((file.folder, file) for file in found)
-
-
-def _grouped(named: Iterable[tuple[str, File]]) -> list[Group]:
+def grouped(found: Iterable[File], key: Callable[[str], str]) -> list[Group]:
+    """Groups files by what ``key`` says of their paths, in descending order of lines."""
     groups: dict[str, list[File]] = {}
-    for name, file in named:
-        groups.setdefault(name, []).append(file)
+    for file in found:
+        groups.setdefault(key(file.path), []).append(file)
     made = (Group(name=n, files=len(fs), lines=sum(file.lines for file in fs)) for n, fs in groups.items())
     return sorted(made, key=lambda group: (-group.lines, group.name))
+
+
+def kind(path: str) -> str:
+    """Returns a file's suffix."""
+    return Path(path).suffix or "(no suffix)"
+
+
+def folder(path: str) -> str:
+    """Returns a file's folder."""
+    return path.rpartition("/")[0] or "."
+
+
+def part(path: str) -> str:
+    """Returns a file's top-level folder."""
+    return path.partition("/")[0] if "/" in path else "."
 
 
 def _is_text(path: Path) -> bool:

@@ -42,7 +42,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from swarm_lab.demo.repository import File, Group, by_folder, by_kind, by_part, counted, listed
+from swarm_lab.demo.repository import File, Group, counted, folder, grouped, kind, listed, part
 from swarm_lab.demo.serving import WORD_SECONDS, pieces, serve
 
 REPORT_CHARACTERS: Final = 13_000
@@ -59,7 +59,7 @@ def overview(name: str, found: Sequence[File]) -> str:
         f"**{name}** has {len(found):,} text files with {total:,} lines. I have counted them just now.\n\n"
         f"{_kinds(found)}\n\n"
         "Most of it is in these folders:\n\n"
-        f"```\n{_drawing(by_part(found)[:_SHOWN])}\n```\n\n"
+        f"```\n{_drawing(grouped(found, part)[:_SHOWN])}\n```\n\n"
         f"{_longest(found)} Ask for `a long report`, and I will go through all folders one by one."
     )
 
@@ -67,17 +67,17 @@ def overview(name: str, found: Sequence[File]) -> str:
 def report(name: str, found: Sequence[File]) -> str:
     """Writes a report folder by folder, largest first, up to a maximum length. For small repositories, openly declared
     padding is added."""
-    places = by_folder(found)
+    places = grouped(found, folder)
     text = f"# {name}, folder by folder\n\n{len(found):,} files in {len(places)} folders.\n\n{_kinds(found)}"
     for number, place in enumerate(places):
         if len(text) > REPORT_CHARACTERS:
             return f"{text}\n\nThe other {len(places) - number} folders are smaller."
-        text += "\n\n" + _chapter(place, [file for file in found if file.folder == place.name])
+        text += "\n\n" + _chapter(place, [file for file in found if folder(file.path) == place.name])
     return text + _padding(REPORT_CHARACTERS - len(text))
 
 
 def _kinds(found: Sequence[File]) -> str:
-    rows = (f"| `{kind.name}` | {kind.files:,} | {kind.lines:,} |" for kind in by_kind(found)[:_SHOWN])
+    rows = (f"| `{one.name}` | {one.files:,} | {one.lines:,} |" for one in grouped(found, kind)[:_SHOWN])
     return "\n".join(["| kind | files | lines |", "|---|---:|---:|", *rows])
 
 

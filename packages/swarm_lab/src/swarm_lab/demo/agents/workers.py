@@ -27,7 +27,7 @@ class _Worker:
     verb: str
 
     def __init__(self, root: str) -> None:
-        self._root = Path(root).resolve()
+        self.root = Path(root).resolve()
         self._stops: dict[str, asyncio.Event] = {}  # set to stop the work, by task
         self._wishes: dict[str, str] = {}  # the reason for stopping, by task
         self._far: dict[str, str] = {}  # progress by task
@@ -53,24 +53,24 @@ class _Worker:
 
     async def _work(self, task: dict[str, Any], tools: Tools) -> None:
         stop = self._stops.setdefault(task["id"], asyncio.Event())
-        self.begin(task)
+        found = Tally[str]()
         try:
-            places = await asyncio.to_thread(lambda: sorted(folders(self._root)))
+            places = await asyncio.to_thread(lambda: sorted(folders(self.root)))
             for number, folder in enumerate(places):
-                self._far[task["id"]] = f"{folder.relative_to(self._root).as_posix()} ({number + 1} of {len(places)})"
+                self._far[task["id"]] = f"{folder.relative_to(self.root).as_posix()} ({number + 1} of {len(places)})"
                 await tools.call(
                     "task-progress",
                     task_id=task["id"],
                     message=self._far[task["id"]],
                     percent=100 * number // len(places),
                 )
-                await asyncio.to_thread(self.look, task, folder)
+                found.update(await asyncio.to_thread(self.look, task, folder))
                 await _pause(stop)
         except _Stopped:
             if wish := self._wishes.get(task["id"]):  # without a reason, the task has already been cancelled
                 await tools.call("cancel-task", task_id=task["id"], reason=wish)
             return
-        result = self.result(task)
+        result = self.result(task, found)
         await tools.call("task-complete", task_id=task["id"], result=result, reply=result)
 
     async def _hear(self, trigger: dict[str, Any], task: dict[str, Any], tools: Tools) -> None:
@@ -86,16 +86,12 @@ class _Worker:
             message = f"I am still working, at {far}. Write `stop` to stop me."
             await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message=message)
 
-    def begin(self, task: dict[str, Any]) -> None:
-        """Discards the findings of an earlier run of the task."""
+    def look(self, task: dict[str, Any], folder: Path) -> dict[str, int]:
+        """Returns what one folder has for the task: numbers by name, which are added up."""
         raise NotImplementedError
 
-    def look(self, task: dict[str, Any], folder: Path) -> None:
-        """Processes the files of one folder for the task."""
-        raise NotImplementedError
-
-    def result(self, task: dict[str, Any]) -> str:
-        """Returns the result."""
+    def result(self, task: dict[str, Any], found: Tally[str]) -> str:
+        """Returns the result, in words."""
         raise NotImplementedError
 
 
@@ -104,22 +100,15 @@ class Counter(_Worker):
 
     verb = "count lines"
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self._lines: dict[str, Tally[str]] = {}
-
-    def begin(self, task: dict[str, Any]) -> None:
-        self._lines[task["id"]] = Tally()
-
-    def look(self, task: dict[str, Any], folder: Path) -> None:
-        tally = self._lines[task["id"]]
+    def look(self, task: dict[str, Any], folder: Path) -> dict[str, int]:
+        tally = Tally[str]()
         for path in files(folder):
             tally[path.suffix or "(no suffix)"] += len(path.read_bytes().splitlines())
+        return tally
 
-    def result(self, task: dict[str, Any]) -> str:
-        tally = self._lines.pop(task["id"], Tally())
-        rows = "\n".join(f"- `{suffix}`: {lines}" for suffix, lines in tally.most_common(_SHOWN))
-        return f"**{tally['.py']} lines of Python** in `{self._root.name}`. By kind of file:\n{rows}"
+    def result(self, task: dict[str, Any], found: Tally[str]) -> str:
+        rows = "\n".join(f"- `{suffix}`: {lines}" for suffix, lines in found.most_common(_SHOWN))
+        return f"**{found['.py']} lines of Python** in `{self.root.name}`. By kind of file:\n{rows}"
 
 
 class Finder(_Worker):
@@ -127,24 +116,13 @@ class Finder(_Worker):
 
     verb = "find words in files"
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self._found: dict[str, list[str]] = {}
+    def look(self, task: dict[str, Any], folder: Path) -> dict[str, int]:
+        counts = ((path, path.read_text(errors="replace").lower().count(_wanted(task))) for path in files(folder))
+        return {path.relative_to(self.root).as_posix(): count for path, count in counts if count}
 
-    def begin(self, task: dict[str, Any]) -> None:
-        self._found[task["id"]] = []
-
-    def look(self, task: dict[str, Any], folder: Path) -> None:
-        found = self._found[task["id"]]
-        for path in files(folder):
-            text = path.read_text(errors="replace").lower()
-            if count := text.count(_wanted(task)):
-                found.append(f"`{path.relative_to(self._root).as_posix()}` ({count})")
-
-    def result(self, task: dict[str, Any]) -> str:
-        found = self._found.pop(task["id"], [])
+    def result(self, task: dict[str, Any], found: Tally[str]) -> str:
         more = f"\n… and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        places = "\n".join(f"- {place}" for place in found[:_SHOWN])
+        places = "\n".join(f"- `{place}` ({count})" for place, count in list(found.items())[:_SHOWN])
         return f"“{_wanted(task)}” is in {len(found)} files.\n{places}{more}"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from swarm_lab.demo.rules.asked import Asked, Call, Calls, Reply, Text
-from swarm_lab.demo.rules.router_rules import wanted
+from swarm_lab.demo.rules.router_rules import calculation
 from swarm_lab.demo.rules.sums import sums_in, told
 
 _FACT: Final = re.compile(r"\bmy (?P<what>[\w ]{2,40}?) (?:is|are) (?P<value>[^.!?,;\n“”]+)", re.IGNORECASE)
@@ -289,12 +289,8 @@ def _with_results(asked: Asked) -> Reply:
 
 
 def _calculated(asked: Asked) -> Reply | None:
-    sums = wanted(asked)
-    calls = [call for each in sums if (call := each.call(asked.tools))]
-    if calls and len(calls) == len(sums):
-        return Calls(calls=tuple(calls))
-    open_ones = [each for each in sums if each.tool_in(asked.tools) and not each.is_complete]
-    return Text(text=open_ones[0].question) if open_ones else None
+    step = calculation(asked)
+    return Text(text=step) if isinstance(step, str) else step
 
 
 def _write_down(asked: Asked) -> Reply | None:

@@ -29,14 +29,8 @@ def decide(asked: Asked) -> Reply:
     """Returns one decision: to call tools, to ask for a missing argument, to stop, or to refuse."""
     if _STOP.search(asked.last):
         return _only(STOP)
-    sums = wanted(asked)
-    calls = [call for each in sums if (call := each.call(asked.tools))]
-    if calls and len(calls) == len(sums):
-        return Calls(calls=tuple(calls))
-    for each in sums:
-        if each.tool_in(asked.tools) and not each.is_complete:
-            return _only(ASK, question=each.question)
-    return _only(REFUSE)
+    step = calculation(asked)
+    return _only(ASK, question=step) if isinstance(step, str) else step or _only(REFUSE)
 
 
 def word(asked: Asked) -> Reply:
@@ -45,9 +39,18 @@ def word(asked: Asked) -> Reply:
     return Text(text="\n".join(lines) or "The tools returned nothing.")
 
 
-def wanted(asked: Asked) -> Sequence[Sum]:
-    """Returns the requested sums: all sums in a message, or one sum that the message completes after the router's
-    question."""
+def calculation(asked: Asked) -> Calls | str | None:
+    """Returns the calls for the requested sums, or the question for what is missing. Returns None for other messages,
+    and if there is no tool."""
+    sums = _wanted(asked)
+    calls = [call for each in sums if (call := each.call(asked.tools))]
+    if calls and len(calls) == len(sums):
+        return Calls(calls=tuple(calls))
+    return next((each.question for each in sums if each.tool_in(asked.tools) and not each.is_complete), None)
+
+
+def _wanted(asked: Asked) -> Sequence[Sum]:
+    """Returns all sums in a message, or one sum that the message completes after the model's question."""
     found = sums_in(asked.last)
     if found and (len(found) > 1 or found[0].is_complete):
         return found
