@@ -18,7 +18,7 @@ from tests.support.twin_client import ANSWERED, TwinClient
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
-OURS = ("swarm", "slack-twin")
+OURS = ("swarm", "swarm-base", "swarm-runner", "swarm-agents", "swarm-lab", "slack-twin")
 END_SECONDS = 30
 
 
