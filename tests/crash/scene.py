@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import pytest
-from swarm_lab.bench.agents import question
+from swarm_lab.bench.agents import Part, playing, question
 from swarm_lab.bench.storm import Asked, Log, Seen, judge
 
+from tests.crash.kill_agent import CarefulAgent
 from tests.support.doors import Visitor
 from tests.support.stage import Stage
 from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
@@ -78,8 +80,22 @@ async def ask(
     return Asked(name=f"m{number}", channel=posted["channel"], ts=posted["ts"], thread_ts=thread_ts)
 
 
-async def log_of(twin: TwinClient) -> Log:
-    """What the twin's log of calls tells."""
+def answering(scene: Scene, runs: int = 3) -> AbstractAsyncContextManager[object]:
+    """Runs of the lead that poll and answer, as a team of processes with one token would, whatever becomes of it."""
+    return playing(CarefulAgent(Part(port=scene.stage.port, token=scene.lea.token, hands=runs)).play())
+
+
+async def until_answered(twin: TwinClient, asked: Sequence[Asked], *, within_seconds: float) -> None:
+    """Wait until each message has an answer."""
+
+    async def missing() -> list[str]:
+        log = await _log(twin)
+        return [message.name for message in asked if not log.answered(message)]
+
+    await wait_until(missing, lambda names: not names, within_seconds=within_seconds, what="answers")
+
+
+async def _log(twin: TwinClient) -> Log:
     log = Log()
     log.read(await twin.calls())
     return log
@@ -92,4 +108,4 @@ async def verdict(twin: TwinClient, asked: Sequence[Asked]) -> dict[str, float]:
         for channel in {one.channel for one in asked}
         for message in await twin.messages(channel=channel)
     }
-    return {figure.what: figure.value for figure in judge(asked, await log_of(twin), seen) if figure.value}
+    return {figure.what: figure.value for figure in judge(asked, await _log(twin), seen) if figure.value}

@@ -6,14 +6,12 @@ import asyncio
 import random
 
 import pytest
-from swarm_lab.bench.agents import Part
 from swarm_lab.bench.storm import Asked
 
-from tests.crash.kill_agent import CarefulAgent
-from tests.crash.scene import Scene, ask, both_engines, log_of, verdict
+from tests.crash.scene import Scene, answering, ask, both_engines, until_answered, verdict
 from tests.support.waiting import wait_until
 
-THREADS, MESSAGES_EACH, CHANNELS, RUNS, KILLS = 20, 3, ("general", "random"), 3, 3
+THREADS, MESSAGES_EACH, CHANNELS, KILLS = 20, 3, ("general", "random"), 3
 SEED = 20_261_121
 
 
@@ -22,22 +20,15 @@ SEED = 20_261_121
 @pytest.mark.req("LOOP-01", "LOOP-04", "LOOP-06", "LOOP-08", "LOOP-12", "OPS-10")
 async def test_in_a_storm_every_message_is_answered_exactly_once(scene: Scene) -> None:
     chance, twin = random.Random(SEED), scene.twin
-    agent = CarefulAgent(Part(port=scene.stage.port, token=scene.lea.token, hands=RUNS))
-    answering = asyncio.create_task(agent.play())
-    talking = asyncio.create_task(_talk(scene, chance))
-    for _ in range(KILLS):
-        await _some_more_posts(scene, chance.randint(2, 6))
-        await scene.stage.restart_coordinator()
+    async with answering(scene):
+        talking = asyncio.create_task(_talk(scene, chance))
+        for _ in range(KILLS):
+            await _some_more_posts(scene, chance.randint(2, 6))
+            await scene.stage.restart_coordinator()
+            await twin.redeliver()
+        asked = await talking
         await twin.redeliver()
-    asked = await talking
-    await twin.redeliver()
-
-    async def missing() -> list[str]:
-        log = await log_of(twin)
-        return [message.name for message in asked if not log.answered(message)]
-
-    await wait_until(missing, lambda names: not names, within_seconds=60, what="answers")
-    answering.cancel()
+        await until_answered(twin, asked, within_seconds=60)
     await wait_until(lambda: _posts_to_come(scene), lambda count: count == 0, what="nothing more is to be said")
     wrong = await verdict(twin, asked)
     assert wrong.keys() <= {"answered messages without exactly one ✅"}  # Slack allows fifty reactions a minute

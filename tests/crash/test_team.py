@@ -19,7 +19,7 @@ import pytest
 from swarm_lab.bench.agents import Part
 from swarm_lab.bench.storm import Asked
 
-from tests.crash.scene import ask, log_of, verdict
+from tests.crash.scene import ask, until_answered, verdict
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor
 from tests.support.http import client as http_client
@@ -95,14 +95,10 @@ class Team:
     async def until_answered(self) -> None:
         """Wait until everything that was said has an answer, and the coordinators have nothing left to do."""
 
-        async def missing() -> list[str]:
-            log = await log_of(self.twin)
-            return [message.name for message in self.asked if not log.answered(message)]
-
         async def backlog() -> int:
             return sum((await self.operator.get("/readyz"))["backlog"].values())
 
-        await wait_until(missing, lambda names: not names, within_seconds=PATIENCE_SECONDS, what="answers")
+        await until_answered(self.twin, self.asked, within_seconds=PATIENCE_SECONDS)
         await wait_until(backlog, lambda count: count == 0, within_seconds=PATIENCE_SECONDS, what="nothing left to do")
 
     async def kill(self, stage: Stage) -> None:
