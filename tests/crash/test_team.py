@@ -24,8 +24,8 @@ from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
-from tests.support.processes import Processes, processes_in
-from tests.support.stage import Stage
+from tests.support.processes import processes_in
+from tests.support.stage import Stage, stages_at
 from tests.support.twin_client import TwinClient
 from tests.support.waiting import wait_until
 
@@ -120,17 +120,8 @@ def stages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Stag
             return
         server_url, migrated = (request.getfixturevalue(name) for name in ("postgres_server_url", "migrated_postgres"))
         with fresh_database(server_url, migrated) as url:
-            yield _three(processes, url)
+            yield stages_at(processes, 3, url)
             processes.end()  # a database that is in use cannot be dropped in peace
-
-
-def _three(processes: Processes, url: str) -> list[Stage]:
-    stages = [Stage(processes) for _ in range(3)]
-    for number, stage in enumerate(stages):
-        stage.twin_port = stages[0].twin_port
-        stage.settings["SWARM_HOME"] = str(processes.folder / f"home-{number}")
-        stage.use_postgres(url)
-    return stages
 
 
 @pytest.fixture

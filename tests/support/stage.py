@@ -153,3 +153,13 @@ class Stage:
         """How much there is to do, in messages and deliveries."""
         answer = await http.get(f"{self.base}/readyz")
         return int(sum(answer.json()["backlog"].values()))
+
+
+def stages_at(processes: Processes, count: int, url: str) -> list[Stage]:
+    """Several coordinators on one PostgreSQL, at one twin, that of the first."""
+    stages = [Stage(processes) for _ in range(count)]
+    for number, stage in enumerate(stages):
+        stage.twin_port = stages[0].twin_port
+        stage.settings["SWARM_HOME"] = str(processes.folder / f"home-{number}")
+        stage.use_postgres(url)
+    return stages
