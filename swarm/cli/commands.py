@@ -181,7 +181,8 @@ def manifest(
 def run(arguments: list[str]) -> int | None:
     """Runs a command. Returns its exit code, if it has one."""
     complete()
-    if arguments in ([], ["--help"], ["-h"]):
-        app.resolved_commands()  # the help describes every command
+    asked_about = [one for one in arguments if one not in ("--help", "-h")]
+    if asked_about in ([], ["slack"]):  # the help describes every command
+        (slack if asked_about else app).resolved_commands()
     result = app(arguments, result_action="return_value")
     return result if isinstance(result, int) else None
