@@ -43,7 +43,7 @@ TAIL_SECONDS: Final = 0.3  # what a request does after its answer belongs to it
 OPERATOR_TOKEN: Final = "operator-of-the-house"
 DOORS: Final = "swarm/entrypoints/"
 STORE: Final = "swarm/store/"
-APART: Final = ("swarm/twin/", "swarm/bench/", "swarm/demo/", "swarm/conformance/")
+APART: Final = ("swarm/twin/", "packages/slack_twin/", "packages/swarm_lab/")
 
 Place = tuple[str, str]
 """A file and a function of it."""

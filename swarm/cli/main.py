@@ -18,11 +18,6 @@ with loading.uncollected():
     from swarm.domain.errors import SwarmError
     from swarm.telemetry import log
 
-NO_TWIN = (
-    "This command needs the package slack-twin, which is not installed. "
-    "Install its wheel (`make dist`), or in a checkout `pip install ./packages/slack_twin`."
-)
-
 MAY_NOT = "Let your user read it and search its folders, or name another place (SWARM_HOME, SWARM_CONFIG)."
 
 
@@ -50,9 +45,11 @@ def main() -> None:
         print(f"swarm: {in_one_line(error)}", file=sys.stderr)
         sys.exit(1)
     except ModuleNotFoundError as error:
-        if error.name != "slack_twin":
+        from swarm import extensions
+
+        if (package := (error.name or "").replace("_", "-")) not in extensions.PACKAGES:
             raise
-        print(f"swarm: {NO_TWIN}", file=sys.stderr)
+        print(f"swarm: {in_one_line(extensions.missing('This command', package))}", file=sys.stderr)
         sys.exit(1)
     except PermissionError as error:
         if error.filename is None:

@@ -32,6 +32,9 @@ OURS: Final[Mapping[str, str]] = {
 }
 """The commands of our own packages, which say what to install where it is missing."""
 
+PACKAGES: Final = frozenset({*OURS.values(), "slack-twin"})
+"""Our own packages that the core does without."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:

@@ -136,13 +136,8 @@ async def scene(migrated_sqlite: Path, tmp_path: Path) -> AsyncIterator[Scene]:
         await stage.start_coordinator()
         lea = stage.visitor(http, await stage.register(http, "lea"))
         await lea.poll()
-        await wait_until(lambda: _online(stage, http), {"ada", "helper"}.__le__, within_seconds=30)
+        await stage.until_online(http, "ada", "helper")
         yield Scene(stage, stage.person(http), pager, ada, lea, settings, http)
-
-
-async def _online(stage: Stage, http: httpx2.AsyncClient) -> set[str]:
-    agents = (await stage.visitor(http).get("/agents"))["agents"]
-    return {agent["name"] for agent in agents if agent["status"] == "online"}
 
 
 def check_pagerduty(call: Call, ts: str) -> None:

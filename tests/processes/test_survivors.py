@@ -66,7 +66,7 @@ from swarm.agents.mcp.servers import McpServers
 from swarm.agents.system_prompts.files import Template
 from swarm.agents.system_prompts.limits import RenderLimits
 from swarm.agents.system_prompts.renderer import Renderer
-from swarm.demo.processes import Parts
+from swarm_lab.programs import Programs
 from swarm.processes.captured import run_program
 
 async def main(server, folder):
@@ -77,7 +77,7 @@ async def main(server, folder):
     assert servers.status()[0].is_up, servers.status()
     renderer = Renderer(RenderLimits(seconds=60.0))
     assert await renderer.render(Template(name="quick", text="{{ user }}"), {"user": "Ada"}) == "Ada"
-    parts = Parts(place / "logs")
+    parts = Programs(place / "logs")
     await parts.start("part", ["tests.processes.hostile", "forks twice", folder], {})
     script = "trap '' TERM HUP; (trap '' TERM HUP; exec setsid sleep 1000) & : > $PLACE/tool.$$; wait; sleep 1000"
     env = {**os.environ, "PLACE": folder}

@@ -38,7 +38,7 @@ LOADED = [
     "swarm.cli.data",
     "swarm.app.bootstrap",
     "swarm.app.built_in",
-    "swarm.demo.rules.model_server",
+    "swarm_lab.demo.rules.model_server",
     "swarm.entrypoints.mcp.mcp_server",
     "slack_twin.server",
     "psycopg",
