@@ -20,7 +20,6 @@ from swarm.config import (
 )
 from swarm.config.builtin import SERVERS_CONFIG, AgentLimitSettings
 from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
-from swarm.config.section import Section
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import NO_LIMITS, ModelSpec, Provider, RunLimits
@@ -28,7 +27,8 @@ from swarm.domain.model.requests import DecisionPolicy, DecisionRule
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.policy.access import AgentAccess, CallerPolicy
 from swarm.domain.policy.channels import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
-from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
+from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook
+from swarm.domain.policy.section import Section
 
 if TYPE_CHECKING:
     from swarm.agents.toolbox.tool import ToolLimits
@@ -44,7 +44,7 @@ def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPo
         lease_seconds=settings.leases.seconds,
         most_agents=settings.agents.most,
         most_enrolled=settings.agents.most_enrolled,
-        retention=Retention(**settings.retention.model_dump()),
+        retention=settings.retention,
         history_characters=settings.prompts.history_characters,
         workspace_url=workspace_url,
         retry_prefix=settings.prompts.retry_prefix.strip() or None,
@@ -58,7 +58,7 @@ def policies(settings: Settings) -> Policies:
     return Policies(
         default_agent=settings.agents.default,
         dm_agent=settings.agents.dm,
-        reactions=Reactions(**settings.reactions.model_dump()),
+        reactions=settings.reactions,
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
         channels={channel: _policy(settings, chosen) for channel, chosen in _channels(settings).items()},
         everywhere=_policy(settings, settings.channel_defaults),

@@ -12,7 +12,6 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swarm.config.builtin import BuiltinAgentSettings
 from swarm.config.channels import AgentAccessSettings, SuggestedPromptSettings
-from swarm.config.section import HttpAddress, Section
 from swarm.domain.answers.agents import (
     LONGEST_RUN_SECONDS,
     PARALLEL_RUNS,
@@ -35,6 +34,7 @@ from swarm.domain.model.budgets import (
     Budget,
     Budgets,
 )
+from swarm.domain.policy.section import HttpAddress, Section
 
 
 class OAuthSettings(Section):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import AfterValidator, Field, JsonValue, SecretStr, field_validator, model_validator
+from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
 
-from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
+from swarm.config.section import GivenSecret, OwnSecret
 from swarm.domain.answers.calls import Growth, TaskDisplay
 from swarm.domain.policy.channels import (
     ALERT_WINDOW_SECONDS,
@@ -20,45 +20,11 @@ from swarm.domain.policy.channels import (
     SuggestedPrompt,
     WebhookFormat,
 )
+from swarm.domain.policy.section import Domain, EmojiName, GroupId, HttpAddress, Section, UserId
 from swarm.domain.prompts.alerts import VARIABLES
 from swarm.domain.prompts.input import OWN_KEYS
 
 _VARIABLE: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
-_EMOJI: Final = re.compile(r":?[\w+'-]+(::skin-tone-[2-6])?:?")
-_USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
-_GROUP: Final = re.compile(r"S[A-Z0-9]{2,}")
-
-
-def _checked_domain(domain: str) -> str:
-    lower = domain.removeprefix("@").lower()
-    if not _DOMAIN.fullmatch(lower):
-        raise ValueError(f"'{domain}' is not a domain; a domain such as example.org is expected")
-    return lower
-
-
-def _checked_group(group: str) -> str:
-    if not _GROUP.fullmatch(group):
-        raise ValueError(f"'{group}' is not a user group's id; an id such as S0123456789 is expected")
-    return group
-
-
-def _checked_user(user: str) -> str:
-    if not _USER.fullmatch(user):
-        raise ValueError(f"'{user}' is not a user's id; an id such as U0123456789 is expected")
-    return user
-
-
-def _checked_emoji(name: str) -> str:
-    if not _EMOJI.fullmatch(name):
-        raise ValueError(f"'{name}' is not the name of an emoji; a name such as eyes is expected")
-    return name.strip(":")
-
-
-Domain = Annotated[str, AfterValidator(_checked_domain)]
-EmojiName = Annotated[str, AfterValidator(_checked_emoji)]
-GroupId = Annotated[str, AfterValidator(_checked_group)]
-UserId = Annotated[str, AfterValidator(_checked_user)]
 
 
 class SuggestedPromptSettings(Section):

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from pydantic import Field
+
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.model.budgets import Budgets
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
@@ -19,6 +21,7 @@ from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookEndpoints
 from swarm.domain.policy.access import AgentAccess, Denial, agent_denial, denial, first_denial
 from swarm.domain.policy.channels import ChannelPolicy, DirectReplies, SuggestedPrompt
+from swarm.domain.policy.section import EmojiName, Section
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 from swarm.domain.slack_check import Finding
 
@@ -28,27 +31,33 @@ _DIRECT = "D"
 """The first letter of a direct message's channel id. No other type of channel uses it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reactions:
-    """The emoji for a message's state; None disables an emoji."""
-
-    stored: str | None = REACTION_STORED
-    answered: str | None = REACTION_ANSWERED
-    failed: str | None = REACTION_FAILED
-    stopped: str | None = REACTION_STOPPED
+MOST_KEPT_DAYS: Final = 36_500
+"""The longest retention period: a hundred years."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Retention:
-    """How long the texts of finished work are kept, in days."""
+class Reactions(Section):
+    """The names of the emoji that show a message's state; null switches a reaction off."""
 
-    threads_days: int = 90  # since the last activity in a thread
-    sessions_days: int = 90  # since the last use of a built-in agent's session
-    runs_days: int = 90  # since the end of a run: the answer as shown, its usage and cost
-    run_logs_days: int = 14  # what the programs of agents have written
-    agent_messages_days: int = 90
-    audit_days: int = 365  # who decided what
-    routing_days: int = 7  # the reasons for messages that reached no agent
+    stored: EmojiName | None = REACTION_STORED
+    answered: EmojiName | None = REACTION_ANSWERED
+    failed: EmojiName | None = REACTION_FAILED
+    stopped: EmojiName | None = REACTION_STOPPED
+
+
+class Retention(Section):
+    """The number of days for which texts of completed work are kept; see docs/operations.md, "What is kept"."""
+
+    threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
+    sessions_days: int = Field(
+        90, ge=1, le=MOST_KEPT_DAYS, description="after a built-in agent's session was last used"
+    )
+    runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
+    run_logs_days: int = Field(14, ge=1, le=MOST_KEPT_DAYS, description="what the programs of agents have written")
+    agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
+    audit_days: int = Field(365, ge=1, le=MOST_KEPT_DAYS, description="who was asked for what, and who decided")
+    routing_days: int = Field(
+        7, ge=1, le=MOST_KEPT_DAYS, description="the reasons why messages were not routed to an agent"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,32 +92,6 @@ class PolicyBook:
     def __init__(self, policies: Policies) -> None:
         self.current = policies
         self.findings: tuple[Finding, ...] | None = None  # about the settings in Slack; None: nobody has looked yet
-
-
-class _ReactionsInForce(Reactions):
-    """Reactions that follow a book: every holder of this object, such as the sender, sees all changes."""
-
-    __slots__ = ("_book",)
-    _book: PolicyBook
-
-    def __init__(self, book: PolicyBook) -> None:
-        object.__setattr__(self, "_book", book)
-
-    @property
-    def stored(self) -> str | None:
-        return self._book.current.reactions.stored
-
-    @property
-    def answered(self) -> str | None:
-        return self._book.current.reactions.answered
-
-    @property
-    def failed(self) -> str | None:
-        return self._book.current.reactions.failed
-
-    @property
-    def stopped(self) -> str | None:
-        return self._book.current.reactions.stopped
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, init=False)
@@ -185,8 +168,8 @@ class OperatingPolicy:
 
     @property
     def reactions(self) -> Reactions:
-        """The emoji in force; follows later reloads."""
-        return _ReactionsInForce(self.book)
+        """The emoji in force."""
+        return self.book.current.reactions
 
     @property
     def messages_per_minute(self) -> int | None:
