@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swarm.config.builtin import BuiltinAgentSettings
-from swarm.config.channels import AgentAccessSettings, SuggestedPromptSettings
+from swarm.config.channels import AgentAccessSettings
 from swarm.domain.answers.agents import (
     LONGEST_RUN_SECONDS,
     PARALLEL_RUNS,
@@ -34,6 +34,7 @@ from swarm.domain.model.budgets import (
     Budget,
     Budgets,
 )
+from swarm.domain.policy.channels import SuggestedPrompt
 from swarm.domain.policy.section import HttpAddress, Section
 
 
@@ -92,7 +93,7 @@ class RemoteAgentSettings(Section):
     )
     namespace: UUID | None = Field(None, description="the namespace of the conversation ids (UUID v5)")
     footer: str = Field("", max_length=1_000, description="your own text below every answer, in mrkdwn")
-    suggested_prompts: tuple[SuggestedPromptSettings, ...] = Field(
+    suggested_prompts: tuple[SuggestedPrompt, ...] = Field(
         (), max_length=4, description="prompts to choose from where people start a conversation with this agent"
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
@@ -102,7 +100,7 @@ async def test_bots_that_are_not_heard_use_up_nobodys_turns(world: World) -> Non
 
 @pytest.mark.req("CHAN-10")
 async def test_that_bots_have_had_their_turns_is_said_once_and_the_limit_is_the_channels_own(world: World) -> None:
-    allowing = world.governed_by(OperatingPolicy(everywhere=replace(PAGER, bot_messages_per_hour=2)))
+    allowing = world.governed_by(OperatingPolicy(everywhere=PAGER.model_copy(update={"bot_messages_per_hour": 2})))
     await allowing.lead()
     root = await allowing.says(f"{BOT} watch this")
     heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(2)]

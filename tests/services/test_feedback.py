@@ -45,7 +45,7 @@ from tests.support.world import BOT, World, delete, holding, said, texts
 pytestmark = pytest.mark.req("CHAN-05")
 
 ONLY_U1 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
-WITH_HELP = OperatingPolicy(everywhere=ChannelPolicy(escalation=EscalationPolicy(users=("U3",))))
+WITH_HELP = OperatingPolicy(everywhere=ChannelPolicy(escalation=EscalationPolicy(users=("U03",))))
 HOOK = WebhookEndpoint(url="http://127.0.0.1:1/")
 
 

@@ -7,7 +7,7 @@ Most of the policy is fixed while a process runs. The reloadable part, `Policies
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic import Field
@@ -82,7 +82,7 @@ class Policies:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""
         own = self.channels.get(channel)
         if own is None and self.dm_agent and channel.startswith(_DIRECT):
-            return replace(self.everywhere, agent=self.dm_agent)
+            return self.everywhere.model_copy(update={"agent": self.dm_agent})
         return own or self.everywhere
 
 

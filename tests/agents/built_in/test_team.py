@@ -300,7 +300,7 @@ async def test_a_lead_that_delegates_without_a_word_or_breaks_after_it_says_who_
 
 async def test_a_lead_that_cannot_hear_of_a_result_calls_nobody_for_help(world: World, tmp_path: Path) -> None:
     """The work is done, and people have read the answer."""
-    help_channel = ChannelPolicy(escalation=EscalationPolicy(users=("U3",), on_dead_letter=True))
+    help_channel = ChannelPolicy(escalation=EscalationPolicy(users=("U03",), on_dead_letter=True))
     governed = world.governed_by(OperatingPolicy(everywhere=help_channel))
     broken = Fails(401, {"error": {"message": "no"}})
     async with team(governed, tmp_path, lead=[DELEGATE, Say("Ada does it."), broken], ada=[Say("It is 5.")]) as here:
