@@ -23,7 +23,7 @@ from swarm.config.channels import AgentAccessSettings, FeedbackSettings
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import NO_LIMITS, ModelSpec, Provider, RunLimits
-from swarm.domain.model.requests import DecisionPolicy, DecisionRule
+from swarm.domain.model.requests import DecisionPolicy
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.policy.access import AgentAccess, CallerPolicy
 from swarm.domain.policy.channels import ChannelPolicy, Listen, PeopleLists
@@ -62,10 +62,7 @@ def policies(settings: Settings) -> Policies:
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
         channels={channel: _in_force(settings, chosen) for channel, chosen in _channels(settings).items()},
         everywhere=_in_force(settings, settings.channel_defaults),
-        decisions=tuple(
-            DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
-            for rule in settings.decisions
-        ),
+        decisions=settings.decisions,
         budgets=settings.budgets.budgets,
         shows_usage=settings.budgets.show_usage,
         webhooks=webhook_endpoints(settings),

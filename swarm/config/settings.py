@@ -26,16 +26,13 @@ from swarm.config.builtin import (
 from swarm.config.channel_agents import agent_by_id, is_service
 from swarm.config.channels import ChannelSettings, FeedbackSettings
 from swarm.config.section import GivenSecret, OwnSecret
-from swarm.domain.errors import Invalid
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.domain.model.requests import MAX_NEED, DecisionPolicy
 from swarm.domain.model.runs import MOST_LOG_BYTES
-from swarm.domain.policy.decision_rules import check_policy
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.policy.operating import MESSAGES_PER_MINUTE, Reactions, Retention
 from swarm.domain.policy.section import CHANNEL_ID, GroupId, HttpAddress, Section, UserId
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
-from swarm.domain.tool_names import tool_name_problem
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 
@@ -224,54 +221,6 @@ class TracesSettings(Section):
         return url
 
 
-class DecisionSettings(Section):
-    """Who decides on the requests of some agents, in some channels, for some tools."""
-
-    agent: str | None = Field(None, description="an agent's name, or a pattern such as deploy-*; null: all")
-    channel: str | None = Field(None, pattern=CHANNEL_ID.pattern, description="a channel id; null: all")
-    tool: str | None = Field(
-        None, description="a tool's name, or a pattern such as git*; null: also forms, and calls that name no tool"
-    )
-    users: tuple[str, ...] = Field((), description="user ids of people who may decide")
-    groups: tuple[str, ...] = Field((), description="ids of user groups (S…) whose members may decide")
-    requester: bool = Field(False, description="the person for whom the agent works may decide")
-    not_requester: bool = Field(False, description="the person for whom the agent works may not decide")
-    need: int = Field(1, ge=1, le=MAX_NEED, description="how many different people have to approve")
-    veto: bool = Field(False, description="one rejection ends the request")
-    direct_message: bool = Field(
-        False, description="who may decide also gets the card as a direct message, and one reminder"
-    )
-
-    @property
-    def policy(self) -> DecisionPolicy:
-        """Who may decide."""
-        return DecisionPolicy(
-            users=self.users,
-            groups=self.groups,
-            requester=self.requester,
-            not_requester=self.not_requester,
-            need=self.need,
-            veto=self.veto,
-            direct_message=self.direct_message,
-        )
-
-    @field_validator("tool")
-    @classmethod
-    def _can_match(cls, tool: str | None) -> str | None:
-        if tool is not None and (problem := tool_name_problem(tool)):
-            raise ValueError(f"no tool can have this name; {problem} is expected")
-        return tool
-
-    @model_validator(mode="after")
-    def _can_be_decided(self) -> DecisionSettings:
-        try:
-            check_policy(self.policy)
-        except Invalid as error:
-            problems = (f"{name.removeprefix('policy.')}: {expected}" for name, expected in error.fields.items())
-            raise ValueError(f"nobody could decide: {'; '.join(problems)}") from error
-        return self
-
-
 class OperatorSettings(Section):
     """The people who run the swarm. Their Home tab in Slack shows mistakes in the settings."""
 
@@ -305,7 +254,7 @@ class Settings(Section):
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
     feedback: FeedbackSettings = FeedbackSettings()
-    decisions: tuple[DecisionSettings, ...] = Field(
+    decisions: tuple[DecisionRule, ...] = Field(
         (), description="who decides on agents' requests; the first rule that applies replaces the agent's own policy"
     )
     files: FileSettings = FileSettings()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.requests import (
     Decide,
     DecisionPolicy,
-    DecisionRule,
     EntryPoint,
     FieldType,
     FileDiff,
@@ -34,6 +33,7 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import MessageDeleted, SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.domain.requests.shown import reading_pages, with_page_read
@@ -275,8 +275,8 @@ async def test_the_operator_decides_whatever_the_policy_says(asking: Asking, wor
 
 async def test_the_operators_rules_replace_the_agents_policy(world: World) -> None:
     rules = (
-        DecisionRule(policy=DecisionPolicy(users=("U3",)), tool="git_*"),
-        DecisionRule(policy=DecisionPolicy(users=("U2",)), agent="lead", channel="C1"),
+        DecisionRule(users=("U3",), tool="git_*"),
+        DecisionRule(users=("U2",), agent="lead").model_copy(update={"channel": "C1"}),
     )
     asking = Asking(world.governed_by(OperatingPolicy(decisions=rules)))
     await asking.begin()
@@ -626,7 +626,7 @@ async def test_there_is_one_card_which_follows_the_decision_from_any_door(asking
 async def test_who_may_decide_is_told_directly_reminded_once_and_decides_there(world: World) -> None:
     policy = DecisionPolicy(users=("U2",), groups=("S1",), need=2, direct_message=True)
     world.slack.groups["S1"] = frozenset({"U2", "U3"})
-    asking = Asking(world.governed_by(OperatingPolicy(decisions=(DecisionRule(policy=policy),))))
+    asking = Asking(world.governed_by(OperatingPolicy(decisions=(DecisionRule(**asdict(policy)),))))
     await asking.begin()
     request = await asking.ask()
     await asking.world.sweep()

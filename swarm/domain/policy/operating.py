@@ -16,11 +16,12 @@ from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_
 from swarm.domain.model.budgets import Budgets
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRule
+from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy
 from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookEndpoints
 from swarm.domain.policy.access import AgentAccess, Denial, agent_denial, denial, first_denial
 from swarm.domain.policy.channels import ChannelPolicy, DirectReplies, SuggestedPrompt
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.policy.section import EmojiName, Section
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 from swarm.domain.slack_check import Finding

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.domain.model.budgets import AgentBudgets, Budget, Budgets
-from swarm.domain.model.requests import DecisionPolicy, DecisionRule
+from swarm.domain.model.requests import DecisionPolicy
+from swarm.domain.policy.decision_rules import DecisionRule
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, error_of
 from tests.support.live import playing
 from tests.support.waiting import wait_until
@@ -249,7 +250,7 @@ async def test_the_operators_rules_say_who_may_raise_a_budget(doors: Doors, lea:
     limit(doors, run=Budget(tokens=10), day=Budget(tokens=10))
     policy = DecisionPolicy(users=("U0BOSS",))
     book = doors.world.operating_policy.book
-    book.current = replace(book.current, decisions=(DecisionRule(policy=policy, tool="budget-day"),))
+    book.current = replace(book.current, decisions=(DecisionRule(**asdict(policy), tool="budget-day"),))
     _, run_id = await streamed(doors, lea)
     await report(lea, run_id, input_tokens=10)
     seen = {}
