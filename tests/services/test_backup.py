@@ -16,7 +16,7 @@ from alembic import command
 from swarm.app import backup
 from swarm.clock import ManualClock
 from swarm.domain.errors import ConfigurationError, Conflict
-from swarm.store.admin import migrations, preparation
+from swarm.store.admin import migrations, preparation, revisions
 from swarm.store.bridge.database import Database
 from tests.support.postgres import fresh_database
 from tests.support.world import BOT, World
@@ -118,7 +118,7 @@ async def test_a_backup_is_one_state_while_others_write(database_url: str, file:
         manifest = await asyncio.to_thread(save, database_url, file)
         done.set()
         written = await writing
-    assert manifest.revision == preparation.newest()
+    assert manifest.revision == revisions.newest()
     assert written > before, "it was written to meanwhile"
     put_back(database_url, file, force=True)
     async with world_on(database_url) as again:
