@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from swarm.config.agents import AgentSettings, BudgetSettings, RemoteAgentSettings
+from swarm.config.agents import AgentSettings, RemoteAgentSettings
 from swarm.config.builtin import (
     AgentLimitSettings,
     DocumentSettings,
@@ -29,6 +29,7 @@ from swarm.config.section import GivenSecret, OwnSecret
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.runs import MOST_LOG_BYTES
+from swarm.domain.policy.budgets import Budgets
 from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.policy.operating import MESSAGES_PER_MINUTE, Reactions, Retention
 from swarm.domain.policy.section import CHANNEL_ID, GroupId, HttpAddress, Section, UserId
@@ -244,7 +245,7 @@ class Settings(Section):
     model: ModelSettings = ModelSettings()
     providers: ProviderSettings = ProviderSettings()
     limits: _LimitSettings = _LimitSettings()
-    budgets: BudgetSettings = BudgetSettings()
+    budgets: Budgets = Budgets()
     runtime: RuntimeSettings = RuntimeSettings()
     tools: ToolSettings = ToolSettings()
     documents: DocumentSettings = DocumentSettings()

@@ -175,7 +175,7 @@ def test_a_backup_of_a_newer_version_is_refused_and_of_another_kind_of_database(
     save(sqlite_url, file)
     with pytest.raises(ConfigurationError, match="backup of sqlite, and the database is postgresql"):
         put_back(postgres_url, file)
-    monkeypatch.setattr(preparation, "newest", lambda: "0001")
+    monkeypatch.setattr(revisions, "newest", lambda: "0001")
     with pytest.raises(ConfigurationError, match="newer"):
         put_back(sqlite_url, file)
 

@@ -13,13 +13,13 @@ from typing import Final
 from pydantic import Field
 
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
-from swarm.domain.model.budgets import Budgets
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy
 from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookEndpoints
 from swarm.domain.policy.access import AgentAccess, Denial, agent_denial, denial, first_denial
+from swarm.domain.policy.budgets import Budgets
 from swarm.domain.policy.channels import ChannelPolicy, DirectReplies, SuggestedPrompt
 from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.policy.section import EmojiName, Section
@@ -73,7 +73,6 @@ class Policies:
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
     decisions: tuple[DecisionRule, ...] = ()  # who decides on requests; the first rule that applies counts
     budgets: Budgets = field(default_factory=Budgets)
-    shows_usage: bool = True  # below answers, where an agent reports it
     webhooks: WebhookEndpoints = field(default_factory=dict, repr=False)
     agent_access: Mapping[str, AgentAccess] = field(default_factory=dict)  # by agent's name; others are open to all
     agent_prompts: Mapping[str, tuple[SuggestedPrompt, ...]] = field(default_factory=dict)  # by the agent's name
@@ -181,11 +180,6 @@ class OperatingPolicy:
     def budgets(self) -> Budgets:
         """The budgets of runs."""
         return self.book.current.budgets
-
-    @property
-    def shows_usage(self) -> bool:
-        """Whether the footer of an answer shows the usage of its run, where it is known."""
-        return self.book.current.shows_usage
 
     def decision_policy(
         self, agent: str, channel: str | None, tool: str | None, asked: DecisionPolicy = BY_REQUESTER

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Self
+from collections.abc import Mapping
+from typing import Annotated, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from swarm.domain.errors import Invalid
+from swarm.domain.model.agents import check_name
+
+T = TypeVar("T")
 
 CHANNEL_ID: Final = re.compile(r"[CDG][A-Z0-9]{2,}")
 
@@ -60,6 +66,16 @@ def _checked_emoji(name: str) -> str:
     if not _EMOJI.fullmatch(name):
         raise ValueError(f"'{name}' is not the name of an emoji; a name such as eyes is expected")
     return name.strip(":")
+
+
+def named(agents: Mapping[str, T]) -> Mapping[str, T]:
+    """Returns the agents if their names are valid. Otherwise raises ValueError."""
+    for name in agents:
+        try:
+            check_name(name)
+        except Invalid as error:
+            raise ValueError(f"{error.message} {error.hint or ''}".strip()) from error
+    return agents
 
 
 HttpAddress = Annotated[str, AfterValidator(_is_address)]

@@ -169,7 +169,7 @@ def end_run(
 
 def with_usage(tx: Transaction, run_id: str, closing: Closing, operating_policy: OperatingPolicy) -> Closing:
     """Returns what is shown below an answer, with the usage of its run if the footer is to show it."""
-    if not closing.footer or not operating_policy.shows_usage:
+    if not closing.footer or not operating_policy.budgets.show_usage:
         return closing
     return replace(closing, usage=usage_text(*model_usage.used(tx, BudgetScope.RUN, run_id)))
 
