@@ -29,6 +29,7 @@ from swarm.services.speaking.participants import UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
 from tests.services.test_requests import Asking
 from tests.services.test_strangers import guest, outcome, whispers
+from tests.support.policies import governing
 from tests.support.runs import asked, failed, now
 from tests.support.tasks import work_of
 from tests.support.world import BOT, World, edit, holding, said
@@ -36,15 +37,15 @@ from tests.support.world import BOT, World, edit, holding, said
 pytestmark = pytest.mark.req("CHAN-09")
 
 OPS = frozenset({"S01"})
-BY_GROUP = OperatingPolicy(channels={"C1": ChannelPolicy(allowed_groups=OPS)})
-BY_DOMAIN = OperatingPolicy(channels={"C1": ChannelPolicy(allowed_domains=frozenset({"example.org"}))})
+BY_GROUP = governing(channels={"C1": ChannelPolicy(allowed_groups=OPS)})
+BY_DOMAIN = governing(channels={"C1": ChannelPolicy(allowed_domains=frozenset({"example.org"}))})
 
 
 def limited(name: str = "prod", **lists: frozenset[str]) -> OperatingPolicy:
     """Only some people may use an agent."""
     people = {kind: ids for kind, ids in lists.items() if kind != "channels"}
     access = AgentAccess(name=name, people=PeopleLists(**people), channels=lists.get("channels"))
-    return OperatingPolicy(agent_access={name: access})
+    return governing(agent_access={name: access})
 
 
 PROD = limited(groups=OPS)
@@ -82,7 +83,7 @@ async def test_the_domain_of_the_address_counts_and_explain_names_the_scope(worl
 
 async def test_where_no_list_needs_it_slack_is_not_asked(world: World) -> None:
     listed = world.governed_by(
-        OperatingPolicy(channels={"C1": ChannelPolicy(allowed_users=frozenset({"U1"}), allowed_groups=OPS)})
+        governing(channels={"C1": ChannelPolicy(allowed_users=frozenset({"U1"}), allowed_groups=OPS)})
     )
     await listed.lead()
     listed.slack.groups["S01"] = frozenset()
@@ -155,7 +156,7 @@ async def test_strangers_are_refused_before_the_lists_and_the_lists_apply_where_
     listed.slack.groups["S01"] = frozenset({"U2"})
     assert "route.stranger" in await outcome(listed, await listed.says(f"{BOT} hello", by="U2"))
     open_ = ChannelPolicy(allowed_groups=OPS, external=External.ALLOW)
-    allowing = listed.governed_by(OperatingPolicy(channels={"C1": open_}))
+    allowing = listed.governed_by(governing(channels={"C1": open_}))
     assert await routed(allowing, await allowing.says(f"{BOT} hello", by="U2")) == 1
     listed.slack.persons["U3"] = guest("U3")
     assert "route.not_allowed" in await outcome(allowing, await allowing.says(f"{BOT} hello", by="U3"))
@@ -163,7 +164,7 @@ async def test_strangers_are_refused_before_the_lists_and_the_lists_apply_where_
 
 async def test_nothing_is_said_to_people_who_have_not_addressed_the_swarm(world: World) -> None:
     policy = ChannelPolicy(allowed_users=frozenset({"U1"}), listen=Listen.ALL)
-    listed = world.governed_by(OperatingPolicy(channels={"C1": policy}))
+    listed = world.governed_by(governing(channels={"C1": policy}))
     await listed.lead()
     root = await listed.says("how do I reset my password?")
     await listed.says("lunch?", by="U2")
@@ -196,7 +197,7 @@ async def test_only_some_people_reach_an_agent_by_any_way(world: World) -> None:
 
 
 def replace_policy(policy: OperatingPolicy, **more: object) -> OperatingPolicy:
-    return OperatingPolicy(agent_access=policy.agent_access, **more)  # type: ignore[arg-type]
+    return governing(agent_access=policy.agent_access, **more)
 
 
 async def test_swarm_all_reaches_those_that_the_person_may_use_and_says_nothing_of_the_others(world: World) -> None:
@@ -496,7 +497,7 @@ async def test_slacks_own_stop_takes_the_right_to_use_the_agents_at_work_and_is_
 
 
 async def test_the_limit_is_said_once_a_minute_to_who_clicks_on(world: World) -> None:
-    limiting = world.governed_by(OperatingPolicy(messages_per_minute=1))
+    limiting = world.governed_by(governing(messages_per_minute=1))
     _, run = await asked(limiting, await limiting.lead())
     told = [await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key=str(n))) for n in range(4)]
     assert ["reached the limit" in str(text) for text in told] == [True] * 4, "each press is answered"

@@ -24,6 +24,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import DELIVERIES, REACTIONS
+from tests.support.policies import governing
 from tests.support.slack import (
     FakeSlack,
     Killed,
@@ -305,7 +306,7 @@ async def test_refused_answers_show_on_their_message_once(world: World) -> None:
 async def test_a_refused_answer_shows_with_the_operators_emoji(world: World) -> None:
     _, message, _ = await conversation(world, "answer")
     world.slack.script.append(refuses("msg_too_long"))
-    policy = OperatingPolicy(reactions=Reactions(failed="boom"))
+    policy = governing(reactions=Reactions(failed="boom"))
     sender = OutboxSender(
         world.database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS, operating_policy=policy
     )

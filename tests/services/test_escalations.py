@@ -20,13 +20,13 @@ from swarm.domain.model.triggers import Trigger
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.policy.channels import ChannelPolicy, EscalationPolicy, EscalationWebhook, Listen, WebhookFormat
 from swarm.domain.policy.escalations import ON_CALL_SECONDS
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import ESCALATE_ACTION, ButtonPressed
 from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.requests.human_requests import AskedWork
 from swarm.services.runs.run_control import ESCALATED_TEXT, UNKNOWN_THREAD_TEXT
 from swarm.services.speaking.escalations import tell_failed_call
 from tests.support.live import Scripted, ends, hired, playing
+from tests.support.policies import governing
 from tests.support.services import other_service
 from tests.support.tasks import asked_and_handed, hand
 from tests.support.world import BOT, World, delete, holding
@@ -45,9 +45,7 @@ EVERYTHING = EscalationPolicy(
 
 def offering(world: World, policy: EscalationPolicy = EVERYTHING, **everywhere: Any) -> World:
     """The same workspace, where channels offer help."""
-    return world.governed_by(
-        OperatingPolicy(everywhere=ChannelPolicy(escalation=policy, **everywhere), workspace_url=URL)
-    )
+    return world.governed_by(governing(everywhere=ChannelPolicy(escalation=policy, **everywhere), workspace_url=URL))
 
 
 def press(message: SlackMessage, *, key: str = "press:1", by: str = "U1", **other: Any) -> ButtonPressed:

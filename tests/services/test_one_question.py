@@ -26,7 +26,6 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.threads import MessageDeleted, SlackMessage
 from swarm.domain.policy.decision_rules import DecisionRule
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import DROP_ACTION
 from swarm.services.ground.idempotency import Caller
 from swarm.services.requests.held import DROPPED_TEXT, NOT_YOURS_TEXT
@@ -36,6 +35,7 @@ from swarm.store.inbox import notices, queues
 from tests.services.test_requests import APPROVAL, DAY, Asking
 from tests.support.conversing import press, pressed, status
 from tests.support.live import Events, Gate, Scripted, Show, ends, hired, playing, says
+from tests.support.policies import governing
 from tests.support.tasks import asked_and_handed, complete, work_of
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, delete, edit, holding, said
@@ -544,7 +544,7 @@ async def test_the_card_of_a_live_call_says_that_its_message_was_edited(asking: 
 @pytest.fixture
 def four_eyes(world: World) -> World:
     """A world whose operator wants everybody's approval but the requesters'."""
-    return world.governed_by(OperatingPolicy(decisions=(DecisionRule(**asdict(FOUR_EYES)),)))
+    return world.governed_by(governing(decisions=(DecisionRule(**asdict(FOUR_EYES)),)))
 
 
 def handing_on(world: World, how: str, worker: str) -> Callable[[RunInput], Events]:

@@ -27,13 +27,13 @@ from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.policy.access import Person
 from swarm.domain.policy.channels import ChannelPolicy, External
 from swarm.domain.policy.decision_rules import DecisionRule
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.store import agents, requests
 from swarm.store.threads import people
 from tests.services.test_homes import Tabs
 from tests.services.test_requests import APPROVAL, FORM, PUSH, Asking
 from tests.support.conversing import status
 from tests.support.live import Scripted, ends, hired, playing, says
+from tests.support.policies import governing
 from tests.support.tasks import is_work
 from tests.support.world import BOT, World, edit, said
 
@@ -51,7 +51,7 @@ def allowing(world: World) -> World:
         "UG1": Person(id="UG1", name="gina", teams=("T1",), is_guest=True),
         "UX1": Person(id="UX1", name="eve", teams=("T9",), is_stranger=True),
     }
-    return world.governed_by(OperatingPolicy(channels={"C1": ChannelPolicy(external=External.ALLOW)}))
+    return world.governed_by(governing(channels={"C1": ChannelPolicy(external=External.ALLOW)}))
 
 
 async def asked_by(world: World, *people: str) -> tuple[Asking, Trigger]:

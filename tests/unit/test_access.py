@@ -22,8 +22,8 @@ from swarm.domain.policy.access import (
     without,
 )
 from swarm.domain.policy.channels import ChannelPolicy, External, PeopleLists
-from swarm.domain.policy.operating import OperatingPolicy
 from tests.support.every import every
+from tests.support.policies import governing
 
 pytestmark = pytest.mark.req("CHAN-09")
 
@@ -117,7 +117,7 @@ def test_strangers_are_refused_before_the_lists_and_where_they_are_allowed_the_l
 
 def test_whatever_may_decide_is_asked_for_at_once() -> None:
     unknown = replace(ALICE, standing=None)
-    policy = OperatingPolicy(
+    policy = governing(
         everywhere=ChannelPolicy(allowed_groups=frozenset({"S01"})),
         agent_access={"prod": AgentAccess(name="prod", people=DOMAINS)},
     )

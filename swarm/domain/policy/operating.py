@@ -94,72 +94,21 @@ class PolicyBook:
         self.findings: tuple[Finding, ...] | None = None  # about the settings in Slack; None: nobody has looked yet
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, init=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OperatingPolicy:
     """The operator's decisions. Copies made with `dataclasses.replace` share the book and follow the same reloads."""
 
-    offline_after_seconds: float
-    lease_seconds: float
-    most_agents: int
-    most_enrolled: int
-    started_at: int  # microseconds: when this coordinator started to listen. 0: when it opened the database
-    retention: Retention
-    history_characters: int | None  # of a thread, included in a prompt or a run; None: all
-    retry_prefix: str | None  # the text before a message or a task after a person's Retry; None: no text
-    book: PolicyBook
-    workspace_url: str  # of the workspace in Slack, for links; empty: unknown
-    guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host; see `CallerPolicy`
-
-    def __init__(
-        self,
-        *,
-        offline_after_seconds: float = OFFLINE_AFTER_SECONDS,
-        lease_seconds: float = LEASE_SECONDS,
-        most_agents: int = MOST_AGENTS,
-        most_enrolled: int = MOST_ENROLLED,
-        started_at: int = 0,
-        retention: Retention | None = None,
-        history_characters: int | None = HISTORY_CHARACTERS,
-        retry_prefix: str | None = RETRY_PREFIX,
-        book: PolicyBook | None = None,
-        workspace_url: str = "",
-        guarded_agents: frozenset[str] = frozenset(),
-        default_agent: str | None = None,
-        dm_agent: str | None = None,
-        reactions: Reactions | None = None,
-        messages_per_minute: int | None = None,
-        channels: Mapping[str, ChannelPolicy] | None = None,
-        everywhere: ChannelPolicy | None = None,
-        decisions: tuple[DecisionRule, ...] = (),
-        agent_access: Mapping[str, AgentAccess] | None = None,
-        budgets: Budgets | None = None,
-    ) -> None:
-        """Without a ``book``, creates one with the given policies; see `Policies`."""
-        policies = Policies(
-            default_agent=default_agent,
-            dm_agent=dm_agent,
-            reactions=reactions or Reactions(),
-            messages_per_minute=messages_per_minute,
-            channels=channels or {},
-            everywhere=everywhere or ChannelPolicy(),
-            decisions=decisions,
-            agent_access=agent_access or {},
-            budgets=budgets or Budgets(),
-        )
-        for name, value in (
-            ("offline_after_seconds", offline_after_seconds),
-            ("lease_seconds", lease_seconds),
-            ("most_agents", most_agents),
-            ("most_enrolled", most_enrolled),
-            ("started_at", started_at),
-            ("retention", retention or Retention()),
-            ("history_characters", history_characters),
-            ("retry_prefix", retry_prefix),
-            ("book", book or PolicyBook(policies)),
-            ("workspace_url", workspace_url),
-            ("guarded_agents", guarded_agents),
-        ):
-            object.__setattr__(self, name, value)
+    offline_after_seconds: float = OFFLINE_AFTER_SECONDS
+    lease_seconds: float = LEASE_SECONDS
+    most_agents: int = MOST_AGENTS
+    most_enrolled: int = MOST_ENROLLED
+    started_at: int = 0  # microseconds: when this coordinator started to listen. 0: when it opened the database
+    retention: Retention = field(default_factory=Retention)
+    history_characters: int | None = HISTORY_CHARACTERS  # of a thread, included in a prompt or a run; None: all
+    retry_prefix: str | None = RETRY_PREFIX  # the text before a message or a task after a person's Retry; None: no text
+    book: PolicyBook = field(default_factory=lambda: PolicyBook(Policies()))
+    workspace_url: str = ""  # of the workspace in Slack, for links; empty: unknown
+    guarded_agents: frozenset[str] = frozenset()  # built-in agents whose tools reach the host; see `CallerPolicy`
 
     @property
     def default_agent(self) -> str | None:

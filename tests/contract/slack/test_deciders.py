@@ -23,12 +23,12 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.policy.channels import ChannelPolicy, External
 from swarm.domain.policy.decision_rules import DecisionRule
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.services.requests.human_requests import AskedWork
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.test_strangers import Desk, desk
 from tests.contract.slack.workspace import Workspace
+from tests.support.policies import governing
 from tests.support.world import holding
 
 __all__ = ["desk"]
@@ -50,7 +50,7 @@ class Table:
 
     async def open(self, *rules: DecisionRule) -> None:
         everywhere = ChannelPolicy(external=External.ALLOW)
-        await self.desk.open(OperatingPolicy(everywhere=everywhere, decisions=rules))
+        await self.desk.open(governing(everywhere=everywhere, decisions=rules))
 
     async def ask(self, *, by: str = "alice", wait: bool = False, **new: Any) -> HumanRequest:
         """Somebody writes, the lead asks for a permission, and its card is in the thread."""
