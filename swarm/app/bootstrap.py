@@ -277,7 +277,7 @@ def _sender(base: _Base, watcher: Watcher, running: ActiveRuns) -> OutboxSender:
         WatchedSender(base.slack.gateway, watcher),
         base.me.team,
         http_timeout_seconds=base.settings.slack.timeout_seconds,
-        reactions=base.operating_policy.reactions,
+        operating_policy=base.operating_policy,
         around_card=running.around_card,
     )
 

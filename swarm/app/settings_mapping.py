@@ -19,17 +19,17 @@ from swarm.config import (
     Settings,
 )
 from swarm.config.builtin import SERVERS_CONFIG, AgentLimitSettings
-from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
+from swarm.config.channels import AgentAccessSettings, FeedbackSettings
 from swarm.config.reading import where_set
-from swarm.config.section import Section
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import NO_LIMITS, ModelSpec, Provider, RunLimits
-from swarm.domain.model.requests import DecisionPolicy, DecisionRule
+from swarm.domain.model.requests import DecisionPolicy
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.policy.access import AgentAccess, CallerPolicy
-from swarm.domain.policy.channels import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
-from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
+from swarm.domain.policy.channels import ChannelPolicy, Listen, PeopleLists
+from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook
+from swarm.domain.policy.section import Section
 
 if TYPE_CHECKING:
     from swarm.agents.toolbox.tool import ToolLimits
@@ -45,7 +45,7 @@ def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPo
         lease_seconds=settings.leases.seconds,
         most_agents=settings.agents.most,
         most_enrolled=settings.agents.most_enrolled,
-        retention=Retention(**settings.retention.model_dump()),
+        retention=settings.retention,
         history_characters=settings.prompts.history_characters,
         workspace_url=workspace_url,
         retry_prefix=settings.prompts.retry_prefix.strip() or None,
@@ -59,21 +59,17 @@ def policies(settings: Settings) -> Policies:
     return Policies(
         default_agent=settings.agents.default,
         dm_agent=settings.agents.dm,
-        reactions=Reactions(**settings.reactions.model_dump()),
+        reactions=settings.reactions,
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
-        channels={channel: _policy(settings, chosen) for channel, chosen in _channels(settings).items()},
-        everywhere=_policy(settings, settings.channel_defaults),
-        decisions=tuple(
-            DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
-            for rule in settings.decisions
-        ),
-        budgets=settings.budgets.budgets,
-        shows_usage=settings.budgets.show_usage,
+        channels={channel: _in_force(settings, chosen) for channel, chosen in _channels(settings).items()},
+        everywhere=_in_force(settings, settings.channel_defaults),
+        decisions=settings.decisions,
+        budgets=settings.budgets,
         webhooks=webhook_endpoints(settings),
         operators=DecisionPolicy(**settings.operators.model_dump()),
         agent_access={name: _access(name, chosen) for name, chosen in settings.agents.access.items()},
         agent_prompts={
-            name: tuple(one.prompt for one in chosen.suggested_prompts)
+            name: chosen.suggested_prompts
             for agents in (settings.agents.remote_in_full, settings.agents.builtin)
             for name, chosen in agents.items()
             if chosen.suggested_prompts
@@ -275,55 +271,13 @@ def _channels(settings: Settings) -> dict[str, ChannelSettings]:
     }
 
 
-def _policy(settings: Settings, chosen: ChannelSettings) -> ChannelPolicy:
-    return ChannelPolicy(
-        agent=settings.agent_of(chosen),
-        enabled=chosen.enabled,
-        listen=chosen.listen,
-        overthink=chosen.overthink,
-        alerts=_alerts(chosen.alerts),
-        allowed_users=chosen.allowed_users,
-        allowed_groups=chosen.allowed_groups,
-        allowed_domains=chosen.allowed_domains,
-        allowed_bots=chosen.allowed_bots,
-        bot_messages_per_hour=chosen.bot_messages_per_hour,
-        display=chosen.display,
-        stream=chosen.stream,
-        client_context=chosen.client_context,
-        external=chosen.external,
-        share_email=chosen.share_email,
-        dm_replies=chosen.dm_replies,
-        greeting=chosen.greeting,
-        suggested_prompts=tuple(one.prompt for one in chosen.suggested_prompts),
-        escalation=_escalation(chosen.escalation),
-    )
+def _in_force(settings: Settings, chosen: ChannelSettings) -> ChannelPolicy:
+    return chosen.model_copy(update={"agent": settings.agent_of(chosen)})
 
 
 def _access(name: str, chosen: AgentAccessSettings) -> AgentAccess:
     people = PeopleLists(users=chosen.users, groups=chosen.groups, domains=chosen.domains)
     return AgentAccess(name=name, people=people, channels=chosen.channels)
-
-
-def _alerts(chosen: AlertSettings) -> AlertPolicy:
-    return AlertPolicy(
-        template=chosen.template,
-        variables=chosen.variables,
-        jira_project=chosen.jira_project,
-        jira_config=chosen.jira_config,
-        window_seconds=chosen.window_seconds,
-    )
-
-
-def _escalation(chosen: EscalationSettings) -> EscalationPolicy:
-    return EscalationPolicy(
-        users=chosen.users,
-        groups=chosen.groups,
-        emoji=chosen.emoji,
-        webhook=chosen.webhook.format if chosen.webhook else None,
-        agent=chosen.agent,
-        team=chosen.team,
-        on_dead_letter=chosen.on_dead_letter,
-    )
 
 
 def _streaming(

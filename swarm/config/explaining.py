@@ -15,8 +15,8 @@ from pydantic import BaseModel, SecretStr
 from swarm.config.channels import ChannelSettings
 from swarm.config.importing.translation import Note
 from swarm.config.reading import Reading
-from swarm.config.settings import CHANNEL_ID
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.policy.section import CHANNEL_ID
 from swarm.domain.text.secrets import without_patterns
 from swarm.telemetry.redaction import HIDDEN, SECRET_NAME
 

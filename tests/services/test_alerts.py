@@ -19,6 +19,7 @@ from swarm.services.operate.sweep import is_nothing_due
 from swarm.services.runs.run_input import Ids, run_input
 from swarm.store.bridge.database import Database
 from tests.services.test_erasure import memory
+from tests.support.policies import governing
 from tests.support.scan import places_of
 from tests.support.world import BOT, World, delete, edit, said
 
@@ -56,9 +57,7 @@ class Pager:
 def policy(**alerts: Any) -> OperatingPolicy:
     variables = {"team": "payments"}
     how = AlertPolicy(**{"template": TEMPLATE, "variables": variables, "jira_project": "PAY", **alerts})
-    return OperatingPolicy(
-        channels={"C1": ChannelPolicy(listen=Listen.ALERTS, allowed_bots=frozenset({"B1"}), alerts=how)}
-    )
+    return governing(channels={"C1": ChannelPolicy(listen=Listen.ALERTS, allowed_bots=frozenset({"B1"}), alerts=how)})
 
 
 @pytest.fixture
@@ -147,7 +146,7 @@ async def test_a_bots_reply_in_a_thread_without_an_owner_is_no_alert(world: Worl
 @pytest.mark.req("CHAN-01")
 async def test_the_listening_modes_hear_allowed_bots(world: World, listen: Listen, heard: list[str]) -> None:
     channel = ChannelPolicy(listen=listen, allowed_bots=frozenset({"B1"}))
-    world = world.governed_by(OperatingPolicy(channels={"C1": channel}))
+    world = world.governed_by(governing(channels={"C1": channel}))
     await world.lead()
     post = await Pager(world).posts("disk full")
     found = await world.inbox_messages(post)
@@ -254,7 +253,7 @@ async def test_what_says_something_else_is_an_alert_of_its_own(
 
 async def test_another_bot_or_channel_or_a_late_alert_is_an_alert_of_its_own(world: World, pager: Pager) -> None:
     everywhere = ChannelPolicy(listen=Listen.ALERTS, allowed_bots=frozenset({"B1", "B2"}))
-    pager.world = world = world.governed_by(OperatingPolicy(everywhere=everywhere))
+    pager.world = world = world.governed_by(governing(everywhere=everywhere))
     first = await pager.posts(FIRING)
     other_bot = await pager.posts(FIRING, 10, author=replace(first.author, id="B2"))
     elsewhere = await pager.posts(FIRING, 20, channel="C2")

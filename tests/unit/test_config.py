@@ -101,6 +101,14 @@ def test_direct_messages_have_an_agent_of_their_own(read: Read, yaml: str, agent
     assert policies.of("C999").agent == policies.everywhere.agent, "which is about direct messages only"
 
 
+@pytest.mark.req("CHAN-07")
+def test_policies_in_force_do_not_show_how_a_paging_service_is_reached(read: Read) -> None:
+    hook = "{url: 'https://pager.example/hush', format: pagerduty, routing_key: hush-hush-hush}"
+    policies = settings_mapping.policies(read(f"channels: {{C123: {{escalation: {{webhook: {hook}}}}}}}"))
+    assert policies.of("C123").escalation.webhook is not None
+    assert "hush" not in repr(policies)
+
+
 # Agents that stream
 
 

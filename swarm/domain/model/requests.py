@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import orjson
@@ -18,7 +17,6 @@ import orjson
 from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
 from swarm.domain.text.characters import is_blank
-from swarm.domain.tool_names import tool_key
 
 EXPIRES_SECONDS: Final = 24 * 3600
 MAX_EXPIRES_SECONDS: Final = 90 * 24 * 3600
@@ -227,26 +225,6 @@ class DecisionPolicy:
 
 
 BY_REQUESTER: Final = DecisionPolicy(requester=True)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DecisionRule:
-    """The operator's policy for the requests of an agent, in a channel, for a tool; None: any. Patterns as in file
-    names; tools are compared by `tool_key`.
-    """
-
-    policy: DecisionPolicy
-    agent: str | None = None
-    channel: str | None = None
-    tool: str | None = None
-
-    def applies(self, agent: str, channel: str | None, tool: str | None) -> bool:
-        """Whether the rule is about such a request."""
-        return (
-            (self.agent is None or fnmatchcase(agent, self.agent.casefold()))
-            and (self.channel is None or channel == self.channel)
-            and (self.tool is None or (tool is not None and fnmatchcase(tool_key(tool), tool_key(self.tool))))
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -170,7 +170,7 @@ def with_facts(tx: Transaction, run_id: str, closing: Closing, operating_policy:
     """Returns what is shown below an answer, with the age of the question, and the run's usage if it is to be shown."""
     if closing.footer and (run := runs.get(tx, run_id)):
         closing = replace(closing, asked=asked_ago(tx, run.inbox_message_ids, run.task_id))
-    if not closing.footer or not operating_policy.shows_usage:
+    if not closing.footer or not operating_policy.budgets.show_usage:
         return closing
     return replace(closing, usage=usage_text(*model_usage.used(tx, BudgetScope.RUN, run_id)))
 

@@ -24,7 +24,6 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import MAX_DEPTH, TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.policy.channels import ChannelPolicy, EscalationPolicy, External
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.ground.idempotency import Caller
 from swarm.store.bridge.database import Database
@@ -32,6 +31,7 @@ from tests.services.test_live_questions import decide, open_requests
 from tests.services.test_strangers import guest
 from tests.support.conversing import press, pressed
 from tests.support.live import Show, playing
+from tests.support.policies import governing
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World
@@ -300,8 +300,8 @@ async def test_a_lead_that_delegates_without_a_word_or_breaks_after_it_says_who_
 
 async def test_a_lead_that_cannot_hear_of_a_result_calls_nobody_for_help(world: World, tmp_path: Path) -> None:
     """The work is done, and people have read the answer."""
-    help_channel = ChannelPolicy(escalation=EscalationPolicy(users=("U3",), on_dead_letter=True))
-    governed = world.governed_by(OperatingPolicy(everywhere=help_channel))
+    help_channel = ChannelPolicy(escalation=EscalationPolicy(users=("U03",), on_dead_letter=True))
+    governed = world.governed_by(governing(everywhere=help_channel))
     broken = Fails(401, {"error": {"message": "no"}})
     async with team(governed, tmp_path, lead=[DELEGATE, Say("Ada does it."), broken], ada=[Say("It is 5.")]) as here:
         root = await governed.says(f"{BOT} add")
@@ -426,7 +426,7 @@ async def test_strangers_work_is_delegated_and_stays_strangers_work_also_after_a
     send = Call("send-message", {"to": "wim", "text": "Write!"})
     create = Call("create-task", {"agent": "wim", "title": "Next", "description": "Write."})
     lead: list[Reply | Script] = [[send, DELEGATE], Say("Ada does it."), create, Say("Wim goes on."), Say("[DEFER]")]
-    policy = OperatingPolicy(channels={"C1": ChannelPolicy(external=External.ALLOW)})
+    policy = governing(channels={"C1": ChannelPolicy(external=External.ALLOW)})
     world.slack.persons["U2"] = guest()
     async with team(world.governed_by(policy), tmp_path, lead=lead, ada=[Say("It is 5.")], wim=[Say("Done.")]) as here:
         await here.world.says(f"{BOT} add", by="U2")

@@ -23,11 +23,11 @@ from slack_twin.seed import DEFAULT, SeedChannel
 from slack_twin.server import running
 from slack_twin.twin import build_twin
 
-from swarm_lab.conformance.selftest_events import Heard, is_shared, listening, message_of
-from swarm_lab.conformance.selftest_rules import ONLY_PEOPLE, RULES, UPLOAD, Call
 from swarm.domain.errors import ConfigurationError
 from swarm.slack.manifest import EVENT_SCOPES
 from swarm.slack.outgoing.pacing import Pacing
+from swarm_lab.conformance.selftest_events import Heard, is_shared, listening, message_of
+from swarm_lab.conformance.selftest_rules import ONLY_PEOPLE, RULES, UPLOAD, Call
 
 ROOT_TEXT: Final = "A selftest of swarm writes into this thread and deletes what it has written."
 
