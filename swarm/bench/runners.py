@@ -29,7 +29,7 @@ from swarm.bench.figures import BenchError, Better, Figure, Say, largest, spread
 from swarm.bench.plans import RunnersPlan
 from swarm.bench.slack import Slack
 from swarm.bench.stage import UNPACED, BenchAgent, Cluster, last_words, stage
-from swarm.processes.child import Child
+from swarm_base.processes.child import Child
 
 _CLI: Final = """\
 name=$(sed -n 's/^title: "\\(m[0-9]*\\)"$/\\1/p')

@@ -27,7 +27,7 @@ from swarm.bench.agents import Answer, Connection
 from swarm.bench.figures import BenchError, Circumstances, Figure, Lag, lag_on
 from swarm.bench.plans import Plan, SharedPlan
 from swarm.bench.slack import Slack
-from swarm.processes.child import Child
+from swarm_base.processes.child import Child
 
 UNPACED: Final = {"SWARM_SLACK_PACE": "off"}
 """The setting for a Slack without limits."""

@@ -29,7 +29,7 @@ from swarm.bench.figures import BenchError, Figure, Say
 from swarm.bench.plans import StormPlan
 from swarm.bench.slack import EVENTS, Slack
 from swarm.bench.stage import UNPACED, Cluster, cluster, last_words, started_agent
-from swarm.processes.child import Child
+from swarm_base.processes.child import Child
 
 _LOOK_SECONDS: Final = 0.25
 _TELL_SECONDS: Final = 5.0

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from swarm.domain.text.characters import line_for_terminal
+from swarm_base.characters import line_for_terminal
 
 COMMANDS: Final[Mapping[str, str]] = {
     "; GET /tasks/{id}/runs lists the runs on one": "",  # `swarm logs` takes a task

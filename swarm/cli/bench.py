@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 from cyclopts import App, Parameter
 
 from swarm.bench.plans import DecisionsPlan, LoopPlan, RunnersPlan, StormPlan, StreamPlan, TeamPlan
-from swarm.telemetry import log
+from swarm_base import log
 
 T = TypeVar("T")
 

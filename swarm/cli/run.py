@@ -26,7 +26,7 @@ from swarm.cli.terminal import Terminal
 from swarm.config import Settings, load_part
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
-from swarm.domain.text.characters import for_terminal
+from swarm_base.characters import for_terminal
 
 if TYPE_CHECKING:  # loaded late, since `swarm logs` does without
     from swarm.runner.home import Keys
@@ -144,9 +144,9 @@ def run(name: str, /, *, options: Annotated[_Options, Parameter(name="*")] = _NO
     name
         The agent's name: 1 to 32 of a-z, 0-9 and '-'. One runner has one name.
     """
-    from swarm.processes.supervisor import become_private
     from swarm.runner.environment import check_program, check_sandbox, check_trust, cli_environment, fallback
     from swarm.runner.settings import kind_of
+    from swarm_base.processes.supervisor import become_private
 
     kind, environment = kind_of(options.provider), cli_environment(os.environ, options.env)
     if options.sandbox:
@@ -222,9 +222,8 @@ def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
     """
     import structlog
 
-    from swarm.domain.text import secrets
     from swarm.runner.home import Keys
-    from swarm.telemetry import log
+    from swarm_base import log, secrets
 
     settings, problem = load_part(_SETTINGS)
     keys = Keys.found(os.environ, settings.home.expanduser() / "operator.token")
@@ -238,18 +237,18 @@ def _prepared(env: Iterable[str]) -> tuple[Settings, Keys]:
 
 
 def _base_prompt(settings: Settings, role: Role) -> str:
-    from swarm.cli.commands import base_prompt
+    from swarm_base.prompts import base_prompt
 
     return base_prompt(role, home.prompts(settings) / f"{role}.md")
 
 
 async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
-    from swarm.domain.text import secrets
     from swarm.runner.coordinator import CoordinatorConnection
     from swarm.runner.environment import not_included, unbound
     from swarm.runner.home import RunnerHome
     from swarm.runner.runner import Runner
     from swarm.runner.settings import door_of
+    from swarm_base import secrets
 
     doors = [door_of(one.provider) for one in (wanted, *wanted.fallbacks)]
     place = RunnerHome(wanted.home)

@@ -11,7 +11,7 @@ from pathlib import Path
 from subprocess import PIPE, STDOUT
 from typing import Final
 
-from swarm.processes.child import Child
+from swarm_base.processes.child import Child
 
 STOP_SECONDS: Final = 8
 DRAIN_SECONDS: Final = 1

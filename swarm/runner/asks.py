@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from swarm.domain.requests.schema_forms import fields_of, json_text
-from swarm.domain.text.secrets import without_secrets
 from swarm.runner.coordinator import CoordinatorConnection, Refused
 from swarm.runner.output import repeated
 from swarm.runner.port import CliSession, PermissionAsked, QuestionAsked
+from swarm_base.schema_forms import fields_of, json_text
+from swarm_base.secrets import without_secrets
 
 _EXPIRES_SECONDS: Final = 24 * 3600
 _LONG_NAME: Final = 100  # characters of a tool's name, which the coordinator refuses

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 import structlog
 
-from swarm.processes.background import BackgroundTasks
-from swarm.processes.child import to_the_end
 from swarm.runner.asks import HumanAsks
 from swarm.runner.coordinator import CoordinatorConnection
 from swarm.runner.output import RunOutput
@@ -40,6 +38,8 @@ from swarm.runner.sessions import KeptSession, Sessions
 from swarm.runner.settings import RunnerSettings
 from swarm.runner.watch import Accounts, SilenceWatch
 from swarm.runner.workdirs import Workdir, Workdirs
+from swarm_base.processes.background import BackgroundTasks
+from swarm_base.processes.child import to_the_end
 
 NEW_SESSION: Final = (
     "_The earlier session could not be continued, so this is a new one that knows only what this thread says._\n\n"

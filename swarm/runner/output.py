@@ -2,7 +2,7 @@
 
 Everything is handed in without waiting, kept in small buffers, and sent in batches by one task, in order. A call that
 the coordinator did not answer is repeated under the same id, so nothing is shown twice. The text has no secrets of this
-process (`swarm.domain.text.secrets`). What exceeds the limits is dropped, and a sentence says so.
+process (`swarm_base.secrets`). What exceeds the limits is dropped, and a sentence says so.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from swarm.domain.text.secrets import Secrets, without_secrets
 from swarm.runner.coordinator import CoordinatorConnection, Refused, Unreachable
 from swarm.runner.port import StepShown, UsageReported
 from swarm.runner.run_log import CHUNK_BYTES, RunLog
+from swarm_base.secrets import Secrets, without_secrets
 
 MAX_TEXT_CHARACTERS: Final = 150_000
 """The coordinator takes 200,000 in one answer; the rest is for the end."""

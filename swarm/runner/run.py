@@ -27,9 +27,6 @@ import structlog
 
 from swarm.domain.answers.text import withheld_by
 from swarm.domain.errors import SwarmError
-from swarm.domain.text.secrets import without_secrets
-from swarm.processes.background import BackgroundTasks
-from swarm.processes.child import to_the_end
 from swarm.runner.asks import HumanAsks
 from swarm.runner.conversation import CANCEL_SECONDS, Conversation, RunContext
 from swarm.runner.coordinator import Refused, Trigger
@@ -40,6 +37,9 @@ from swarm.runner.sessions import thread_key
 from swarm.runner.settings import kind_of, program_of
 from swarm.runner.setup import SetupFailed, set_up
 from swarm.runner.workdirs import GitFailed, Workdir
+from swarm_base.processes.background import BackgroundTasks
+from swarm_base.processes.child import to_the_end
+from swarm_base.secrets import without_secrets
 
 _GO_ON: Final = "People have approved more budget. Continue where you stopped."
 _TAKEN_OVER: Final = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from swarm.domain.text.secrets import Secrets
+from swarm_base.secrets import Secrets
 
 MAX_LOG_BYTES: Final = 8_000_000
 """Below the coordinator's own limit, if that was not changed; it tells its limit with each answer."""

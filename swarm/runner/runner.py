@@ -26,7 +26,6 @@ import structlog
 from swarm.clock import boottime
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.threads import is_user
-from swarm.processes.background import BackgroundTasks
 from swarm.runner.conversation import RunContext
 from swarm.runner.coordinator import POLL_SECONDS, CoordinatorConnection, Refused, Trigger, Unreachable
 from swarm.runner.port import CliDoor
@@ -36,6 +35,7 @@ from swarm.runner.sessions import Sessions, thread_key
 from swarm.runner.settings import RunnerSettings
 from swarm.runner.watch import Accounts, Breaker
 from swarm.runner.workdirs import Workdirs
+from swarm_base.processes.background import BackgroundTasks
 
 _MOST_RENEW_SECONDS: Final = 20.0
 _LEAST_RENEW_SECONDS: Final = 0.5

@@ -24,7 +24,6 @@ from subprocess import PIPE, STDOUT
 from typing import Final
 
 from swarm.domain.errors import SwarmError
-from swarm.processes.child import Child, to_the_end
 from swarm.runner.conversation import RunContext
 from swarm.runner.doors.command import Screen
 from swarm.runner.files import opened_file, opened_folder
@@ -32,6 +31,7 @@ from swarm.runner.output import RunOutput
 from swarm.runner.port import StepShown, ToolState
 from swarm.runner.settings import INCLUDE_FILE, kind_of
 from swarm.runner.workdirs import Prepared, Workdir
+from swarm_base.processes.child import Child, to_the_end
 
 _SHOWN_AFTER_SECONDS: Final = 3.0
 _READ_BYTES: Final = 1 << 16

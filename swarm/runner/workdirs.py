@@ -34,9 +34,9 @@ from typing import IO, Final
 import structlog
 
 from swarm.domain.errors import SwarmError
-from swarm.processes.captured import Ran, run_program
-from swarm.processes.child import Child, to_the_end
 from swarm.runner.sandbox import Sandbox
+from swarm_base.processes.captured import Ran, run_program
+from swarm_base.processes.child import Child, to_the_end
 
 _GIT_SECONDS: Final = 600.0
 _MOST_BYTES: Final = 600_000

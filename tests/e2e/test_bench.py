@@ -20,7 +20,7 @@ from swarm.bench.loop.loop import MEASUREMENTS, chosen
 from swarm.bench.loop.plain import GROUP, plain_driver
 from swarm.bench.plans import DecisionsPlan, LoopPlan, RunnersPlan, StormPlan, StreamPlan, TeamPlan, numbers
 from swarm.cli.bench import bench
-from swarm.processes.supervisor import descendants
+from swarm_base.processes.supervisor import descendants
 
 TINY = LoopPlan(
     settle_seconds=0,

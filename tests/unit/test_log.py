@@ -18,8 +18,8 @@ from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import StatementError
 
 from swarm.config import load, secrets
-from swarm.telemetry import log
-from swarm.telemetry.redaction import HIDDEN, Redactor
+from swarm_base import log
+from swarm_base.redaction import HIDDEN, Redactor
 from tests.support.every import every
 from tests.support.naughty import TEXT, hidden_in
 

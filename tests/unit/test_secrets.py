@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.text import secrets
-from swarm.domain.text.secrets import REMOVED, Secrets, without_secrets
-from swarm.telemetry.redaction import HIDDEN, Redactor
+from swarm_base import secrets
+from swarm_base.redaction import HIDDEN, Redactor
+from swarm_base.secrets import REMOVED, Secrets, without_secrets
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("SEC-04")

@@ -36,7 +36,7 @@ from swarm.domain.model.requests import (
     tool_digest,
 )
 from swarm.domain.model.sessions import CallMemory, MessageRole, SessionMessage, WaitingTurn, plain
-from swarm.processes.background import checked_in_turn
+from swarm_base.processes.background import checked_in_turn
 
 DECISIONS: Final = (
     HumanDecision.APPROVE,

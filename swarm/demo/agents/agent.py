@@ -25,7 +25,7 @@ import structlog
 
 from swarm.demo.agents.workers import Counter, Finder
 from swarm.demo.tools import Refused, Tools
-from swarm.processes.background import BackgroundTasks
+from swarm_base.processes.background import BackgroundTasks
 
 _JOBS: Final = (
     (re.compile(r"\bhow many lines\b|\bcount\b"), "counter", "Count the lines of code"),

@@ -20,7 +20,6 @@ from acp.connection import Connection
 from acp.exceptions import RequestError
 from acp.meta import AGENT_METHODS, CLIENT_METHODS
 
-from swarm.processes.child import to_the_end
 from swarm.runner.doors.acp_updates import TurnUpdates, permission_of
 from swarm.runner.doors.lines import TOO_LONG, LineProcess, object_of, text_of
 from swarm.runner.doors.repository import ALL_TOOLS, OWN_NAMES, OWN_TOOLS, system_prompt
@@ -35,6 +34,7 @@ from swarm.runner.port import (
     TurnEnded,
     TurnOutcome,
 )
+from swarm_base.processes.child import to_the_end
 
 _AUTH_REQUIRED: Final = -32000
 _API_KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from swarm.clock import new_id
-from swarm.processes.child import to_the_end
 from swarm.runner.doors import lines
 from swarm.runner.doors.claude_messages import (
     QUESTION_TOOL,
@@ -32,6 +31,7 @@ from swarm.runner.doors.claude_messages import (
 from swarm.runner.doors.lines import LineProcess, object_of, text_of
 from swarm.runner.doors.repository import ALL_TOOLS, OWN_NAMES, system_prompt
 from swarm.runner.port import CliEvent, CliSession, QuestionAsked, SessionMissing, SessionWanted, StartFailed, TurnEnded
+from swarm_base.processes.child import to_the_end
 
 _ARGUMENTS: Final = (
     "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",

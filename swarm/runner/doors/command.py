@@ -18,7 +18,6 @@ from contextlib import suppress
 from subprocess import PIPE
 from typing import Any, Final
 
-from swarm.processes.child import Child, to_the_end
 from swarm.runner.port import (
     CliEvent,
     CliSession,
@@ -30,6 +29,7 @@ from swarm.runner.port import (
     TurnEnded,
     TurnOutcome,
 )
+from swarm_base.processes.child import Child, to_the_end
 
 _PROMPT: Final = "{prompt}"
 _READ_BYTES: Final = 1 << 16

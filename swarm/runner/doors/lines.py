@@ -17,7 +17,6 @@ from contextlib import suppress
 from subprocess import PIPE
 from typing import Any, Final
 
-from swarm.processes.child import Child, to_the_end
 from swarm.runner.port import (
     CliEvent,
     LogLine,
@@ -28,6 +27,7 @@ from swarm.runner.port import (
     TurnEnded,
     TurnOutcome,
 )
+from swarm_base.processes.child import Child, to_the_end
 
 MAX_LINE_BYTES: Final = 10 << 20
 TOO_LONG: Final = "swarm_too_long"

@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import IO, Final
 
-from swarm.processes.child import Child, to_the_end
+from swarm_base.processes.child import Child, to_the_end
 
 _GRACE_SECONDS: Final = 2.0
 """The time between SIGTERM, on which a program removes its locks, and SIGKILL."""

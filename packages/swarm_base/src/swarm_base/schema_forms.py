@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from swarm.domain.model.requests import (
+from swarm_base.forms import (
     MAX_FIELDS,
     MAX_NAME_CHARACTERS,
     MAX_OPTIONS,

@@ -1,7 +1,7 @@
 """Redacts secrets in logs, in every form that a secret may take.
 
 Some secrets are recognised by their form: keys and tokens of Slack, of our agents and of many services
-(`swarm.domain.text.secrets`, the same rules as for agents' posts), bearer tokens, passwords in addresses, and tickets
+(`swarm_base.secrets`, the same rules as for agents' posts), bearer tokens, passwords in addresses, and tickets
 in queries. Others are recognised by name: values that follow words such as ``token`` or ``password``. All other
 secrets, such as a token chosen by an operator, are passed to a `Redactor` when it is created.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS, without_patterns
+from swarm_base.secrets import MIN_SECRET_CHARACTERS, without_patterns
 
 HIDDEN: Final = "…"
 

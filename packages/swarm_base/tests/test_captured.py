@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from swarm.processes import supervisor
-from swarm.processes.captured import Ran, clean_environment, run_program
-from swarm.processes.child import Child
+from swarm_base.processes import supervisor
+from swarm_base.processes.captured import Ran, clean_environment, run_program
+from swarm_base.processes.child import Child
 from tests.support.idle_time import time_passes
 from tests.support.waiting import wait_until
 
@@ -334,7 +334,7 @@ async def test_what_has_killed_its_supervisor_is_ended_too(running: Running) -> 
 async def test_a_supervisor_that_is_stopped_does_not_hold_us_up(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.processes.child.SUPERVISOR_SECONDS", 0.1)
+    monkeypatch.setattr("swarm_base.processes.child.SUPERVISOR_SECONDS", 0.1)
 
     ran = await running.ran_too_long(
         "here; kill -STOP $PPID; sleep 1000", running.is_supervisor_stopped, grace_seconds=0.1
@@ -347,7 +347,7 @@ async def test_a_supervisor_that_is_stopped_does_not_hold_us_up(
 async def test_a_supervisor_that_is_stopped_before_it_has_said_that_it_started_does_not_hold_us_up(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.processes.child.SUPERVISOR_SECONDS", 0.1)
+    monkeypatch.setattr("swarm_base.processes.child.SUPERVISOR_SECONDS", 0.1)
     quick = Path(supervisor.__file__).read_text()
     slow = quick.replace('self._tell(b"started', 'time.sleep(0.5); self._tell(b"started')
     assert slow != quick
@@ -366,7 +366,7 @@ async def test_nothing_outlives_the_coordinator(running: Running) -> None:
     """A power cut for us alone: the supervisor sees its socket closed."""
     of_others = _children()  # a server that other tests share, say
     code = (
-        "import asyncio, os\nfrom swarm.processes.captured import run_program\n"
+        "import asyncio, os\nfrom swarm_base.processes.captured import run_program\n"
         "script = 'trap \"\" TERM; : > $PIDS/$$; setsid sleep 1000 & echo $! > $PIDS/$!; wait; sleep 1000'\n"
         "asyncio.run(run_program(['sh', '-c', script], cwd='.', env=os.environ, timeout_seconds=60, most_bytes=9,"
         " grace_seconds=0.1))"

@@ -1,9 +1,9 @@
 """A program under a supervisor, from the owner's point of view: its streams, its end, and the end of its descendants.
 
-The guarantees of `swarm.processes` rest on three facts. First, the control socket tells the supervisor when we end,
-however we end. Second, we are a subreaper from the first start on, so a process that loses its supervisor becomes our
-child, and `_end_orphans` ends it. Third, all our children with their own sessions are started here, so an unknown child
-is such an orphan.
+The guarantees of `swarm_base.processes` rest on three facts. First, the control socket tells the supervisor when we
+end, however we end. Second, we are a subreaper from the first start on, so a process that loses its supervisor becomes
+our child, and `_end_orphans` ends it. Third, all our children with their own sessions are started here, so an unknown
+child is such an orphan.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import IO, Any, Final, TypeVar
 
 import structlog
 
-from swarm.processes import supervisor
+from swarm_base.processes import supervisor
 
 LINE_BYTES: Final = 64 * 1024
 SUPERVISOR_SECONDS: Final = supervisor.KILL_SECONDS + 5.0

@@ -1,4 +1,4 @@
-"""Logging: one line per event, with an ``action`` and its ids, and without secrets (`swarm.telemetry.redaction`).
+"""Logging: one line per event, with an ``action`` and its ids, and without secrets (`swarm_base.redaction`).
 
 All lines go to standard error in one format: our own lines, those of libraries, and uncaught errors. A terminal shows
 text; otherwise each line is a JSON object.
@@ -15,8 +15,8 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from swarm.domain.text.characters import strip_invisible
-from swarm.telemetry.redaction import Redactor
+from swarm_base.characters import strip_invisible
+from swarm_base.redaction import Redactor
 
 _QUIET: Final = (
     "alembic",

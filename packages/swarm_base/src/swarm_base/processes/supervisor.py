@@ -1,7 +1,7 @@
 """Supervises one program and all its descendants. The supervisor is a separate process that runs this file as a script.
 
-`swarm.processes.child` starts this file without importing its package (``python -I -S supervisor.py CONTROL``), for a
-fast start. The supervisor receives on the control socket the size of a specification (8 bytes), the specification
+`swarm_base.processes.child` starts this file without importing its package (``python -I -S supervisor.py CONTROL``),
+for a fast start. The supervisor receives on the control socket the size of a specification (8 bytes), the specification
 (`marshal`), and then requests of one byte: ``t`` ends everything with a grace period, ``k`` kills everything. The end
 of the socket counts as ``k``: the owner is dead, and nothing could end a process that escaped during a grace period.
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from swarm.processes import supervisor
-from swarm.processes.supervisor import Process, become_subreaper, descendants, processes, send
+from swarm_base.processes import supervisor
+from swarm_base.processes.supervisor import Process, become_subreaper, descendants, processes, send
 from tests.support.quick import quick
 from tests.support.waiting import wait_until
 
@@ -31,7 +31,7 @@ START_SECONDS = 60.0  # dozens of programs are started at once
 COORDINATOR = """
 import asyncio, pathlib, signal, sys
 from swarm.app.process import end_at_once
-from swarm.processes import child
+from swarm_base.processes import child
 
 child.SUPERVISOR_SECONDS = 1.0  # for one that is stopped by what it runs
 
@@ -67,7 +67,7 @@ from swarm.agents.system_prompts.files import Template
 from swarm.agents.system_prompts.limits import RenderLimits
 from swarm.agents.system_prompts.renderer import Renderer
 from swarm.demo.processes import Parts
-from swarm.processes.captured import run_program
+from swarm_base.processes.captured import run_program
 
 async def main(server, folder):
     place = pathlib.Path(folder)
@@ -78,14 +78,14 @@ async def main(server, folder):
     renderer = Renderer(RenderLimits(seconds=60.0))
     assert await renderer.render(Template(name="quick", text="{{ user }}"), {"user": "Ada"}) == "Ada"
     parts = Parts(place / "logs")
-    await parts.start("part", ["tests.processes.hostile", "forks twice", folder], {})
+    await parts.start("part", ["packages.swarm_base.tests.hostile", "forks twice", folder], {})
     script = "trap '' TERM HUP; (trap '' TERM HUP; exec setsid sleep 1000) & : > $PLACE/tool.$$; wait; sleep 1000"
     env = {**os.environ, "PLACE": folder}
     await run_program(["sh", "-c", script], cwd=folder, env=env, timeout_seconds=600, most_bytes=9)
 
 asyncio.run(main(*sys.argv[1:]))
 """
-SERVER = Path(__file__).parents[1] / "agents" / "mcp" / "programs" / "plain_server.py"
+SERVER = Path(__file__).parents[3] / "tests" / "agents" / "mcp" / "programs" / "plain_server.py"
 
 
 class Coordinator:
