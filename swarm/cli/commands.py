@@ -41,7 +41,7 @@ for command in (
     "data:restore",
     "operator_commands:reload",
     "operator_commands:explain",
-    "run:logs",
+    "logs:logs",
     "operator_commands:feedback",
     "operator_commands:usage",
     "tray:tray",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from swarm_base.characters import line_for_terminal
+
 
 class SwarmError(Exception):
     """Something went wrong."""
@@ -26,3 +28,8 @@ class Unavailable(SwarmError):
 
     code = "unavailable"
     status = 503
+
+
+def on_one_line(message: str, hint: str) -> str:
+    """Returns an error for a person at a terminal. Messages from drivers and parsers may have several lines."""
+    return line_for_terminal(f"{message}{'' if not hint or message.endswith(('.', '?', '!')) else '.'} {hint}")
