@@ -238,14 +238,14 @@ def _place() -> Place:
     for point in entry_points(group=GROUP):
         place: Place = point.load()()
         return replace(place, home=place.home.expanduser())
-    home, url, port, level = (os.environ.get(name) for name in ("SWARM_HOME", "SWARM_URL", "PORT", "SWARM_LOG_LEVEL"))
+    home, port, level = (os.environ.get(name) for name in ("SWARM_HOME", "PORT", "SWARM_LOG_LEVEL"))
     if not (port or "0").isdecimal():
         raise ConfigurationError(f"PORT is {port!r}: the number of the coordinator's port is expected.")
     if level not in (None, "", *_LEVELS):
         raise ConfigurationError(f"SWARM_LOG_LEVEL is {level!r}: expected {', '.join(_LEVELS)}.")
     return Place(
         home=Path(home or "~/.swarm").expanduser(),
-        url=_url(url) or f"http://127.0.0.1:{port or 8080}",
+        url=f"http://127.0.0.1:{port or 8080}",  # the option has SWARM_URL
         log_level=level or "info",
     )
 

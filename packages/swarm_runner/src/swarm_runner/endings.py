@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from swarm_runner.port import TurnEnded, TurnOutcome
 
@@ -129,7 +128,10 @@ def _reset_in(text: str, now: datetime) -> float | None:
     if not (found := _AT.search(text)):
         return None
     try:
-        now = now.astimezone(ZoneInfo(found["zone"])) if found["zone"] else now
+        if found["zone"]:
+            from zoneinfo import ZoneInfo  # loaded when it is used: it takes half a megabyte
+
+            now = now.astimezone(ZoneInfo(found["zone"]))
         hour = int(found["hour"]) % 12 + 12 * (found["half"].lower() == "pm")
         then = now.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
         if found["month"]:

@@ -10,12 +10,12 @@ import pytest
 
 from packages.swarm_runner.tests.doors import acp_agent
 from packages.swarm_runner.tests.doors.conftest import Desk, running_in, text_in, turn_of
-from swarm.domain.model.requests import FileDiff
 from swarm_runner.doors.acp import AcpDoor
 from swarm_runner.doors.acp_updates import TurnUpdates, permission_of
 from swarm_runner.doors.repository import OWN_TOOLS
 from swarm_runner.port import (
     CliSession,
+    FileDiff,
     LogLine,
     PermissionAsked,
     QuestionAsked,

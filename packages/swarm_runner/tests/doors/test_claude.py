@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from packages.swarm_runner.tests.doors.conftest import Desk, running_in, text_in, turn_of
-from swarm.domain.model.requests import FileDiff
 from swarm_runner.doors.claude import ClaudeDoor
 from swarm_runner.doors.claude_messages import TurnMessages, permission_of
 from swarm_runner.doors.repository import OWN_NAMES
 from swarm_runner.port import (
+    FileDiff,
     LogLine,
     PermissionAsked,
     QuestionAsked,

@@ -186,7 +186,7 @@ class _AcpSession:
                 "terminal": False,
                 "elicitation": {"form": {}},
             },
-            clientInfo={"name": "swarm", "version": version("swarm")},
+            clientInfo={"name": "swarm", "version": version("swarm-runner")},
         )
         if answer.get("protocolVersion") != PROTOCOL_VERSION:
             raise StartFailed(f"The agent speaks version {answer.get('protocolVersion')} of ACP, not 1.")
