@@ -305,9 +305,8 @@ def _signals() -> tuple[asyncio.Event, asyncio.Event]:
     return events
 
 
-def _say(text: str, stream: TextIO = sys.stderr) -> None:
-    stream.write(for_terminal(text) + "\n")
-    stream.flush()
+def _say(text: str, stream: TextIO | None = None) -> None:
+    print(for_terminal(text), file=stream or sys.stderr, flush=True)
 
 
 def _name(name: str) -> str:
