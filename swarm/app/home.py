@@ -125,7 +125,8 @@ def place() -> Place:
     settings are for something else, or not finished.
     """
     settings, problem = load_part((("home",), ("http", "host"), ("http", "port"), ("http", "url"), ("log", "level")))
-    return Place(home=settings.home, url=settings.http.address, log_level=settings.log.level, problem=problem)
+    home, url = settings.home.expanduser(), settings.http.address
+    return Place(home=home, url=url, log_level=settings.log.level, problem=problem)
 
 
 def _token_file(settings: Settings) -> Path:

@@ -11,11 +11,10 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Final, TextIO, TypeVar
+from typing import Annotated, Final, Literal, TextIO, TypeVar
 
 import structlog
 from cyclopts import Parameter
@@ -41,18 +40,7 @@ from swarm_runner.runner import Runner
 from swarm_runner.settings import MAX_CONCURRENT, RunnerSettings, door_of, kind_of, system_prompt
 
 _T = TypeVar("_T")
-
-
 _LEVELS: Final = ("debug", "info", "warning", "error")
-
-
-class Role(StrEnum):
-    """What an agent is for."""
-
-    LEAD = "lead"
-    WORKER = "worker"
-
-
 _Flag = Annotated[bool, Parameter(negative=())]
 _Several = Annotated[tuple[str, ...], Parameter(negative=())]
 
@@ -66,7 +54,7 @@ class _Options:
     Protocol), or command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on
     standard output). The program must be installed, and logged in by its own command."""
 
-    role: Role = Role.WORKER
+    role: Literal["lead", "worker"] = "worker"
     """A worker gets tasks. A lead gets people's messages: it answers them, or delegates to workers. It registers with
     the operator's token, not with an enrolment key, and keeps its role."""
 
@@ -196,11 +184,11 @@ def _wanted(
     """Returns the runner's settings. Raises ConfigurationError for an option that is not possible."""
     return RunnerSettings(
         name=_name(name),
-        role=options.role.value,
+        role=options.role,
         provider=options.provider,
         home=(options.home or place.home / "runners" / name).expanduser().resolve(),
         url=_url(options.url) or place.url,
-        system_prompt=system_prompt(kind, base, options.role.value),
+        system_prompt=system_prompt(kind, base, options.role),
         description=options.description,
         capabilities=options.capability,
         max_concurrent=_concurrent(options.max_concurrent),
@@ -236,8 +224,7 @@ def _prepared(env: Iterable[str]) -> tuple[Place, Keys]:
 def _place() -> Place:
     """Returns what the coordinator's package tells from its settings, if it is installed, or what variables tell."""
     for point in entry_points(group=GROUP):
-        place: Place = point.load()()
-        return replace(place, home=place.home.expanduser())
+        return point.load()()  # type: ignore[no-any-return]
     home, port, level = (os.environ.get(name) for name in ("SWARM_HOME", "PORT", "SWARM_LOG_LEVEL"))
     if not (port or "0").isdecimal():
         raise ConfigurationError(f"PORT is {port!r}: the number of the coordinator's port is expected.")
@@ -264,7 +251,7 @@ async def _serve(wanted: RunnerSettings, keys: Keys) -> None:
             if stopping.is_set():
                 return
             await coordinator.leave()  # an earlier process of this instance has no work any more
-            as_lead = " as a lead" if wanted.role == Role.LEAD else ""
+            as_lead = " as a lead" if wanted.role == "lead" else ""
             works = f"Runner {wanted.name} is connected to {wanted.url} ({wanted.provider}{as_lead}). Ctrl-C stops it."
             operator_file = wanted.private[0] / "operator.token"
             warning = unbound(wanted.provider, sandbox=wanted.sandbox, operator_file=operator_file)
