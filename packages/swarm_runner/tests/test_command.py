@@ -284,7 +284,7 @@ async def test_a_lead_registers_with_the_operators_token_and_a_second_one_of_its
     office.name = office.name.replace("wim", "lio")
     operator = {"SWARM_TOKEN": "", "SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN}
     lead = started(office, "leads", "--role", "lead", **operator)
-    await lead.says("as a lead). Ctrl-C")
+    await lead.says(r"as a lead\)")
     agents = (await office.stage.visitor(office.http).get("/agents"))["agents"]
     assert [agent["role"] for agent in agents if agent["name"] == office.name] == ["lead"]
     second = started(office, "leads", "--role", "lead", **operator, SWARM_HOME=str(office.folder / "elsewhere"))
