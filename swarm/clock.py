@@ -17,6 +17,8 @@ from typing import Final, Protocol, runtime_checkable
 
 import uuid_utils
 
+from swarm_base.times import span
+
 SECOND = 1_000_000
 """Microseconds in a second."""
 
@@ -170,14 +172,6 @@ def ago(at_us: int, now_us: int) -> str:
     """Returns how long ago a time was, such as "2 days ago"; empty for less than six hours."""
     seconds = (now_us - at_us) // SECOND
     return f"{span(seconds)} ago" if seconds >= 6 * 3600 else ""
-
-
-def span(seconds: float) -> str:
-    """Returns a time in its largest unit, such as "2 days"."""
-    sizes = (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")
-    size, name = next((one for one in sizes if seconds >= one[0]), sizes[-1])
-    count = int(seconds // size)
-    return f"{count} {name}{'' if count == 1 else 's'}"
 
 
 def slack_ts_to_us(ts: str) -> int:

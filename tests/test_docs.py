@@ -179,8 +179,8 @@ def log_actions() -> set[str]:
     trees = [
         module.tree
         for module in modules()
-        if module.path.parts[0] == "swarm"
-        and module.path.parts[1] not in ("demo", "bench")
+        if module.path.parts[0] != "tools"
+        and not {"demo", "bench", "swarm_lab"} & set(module.path.parts)
         and re.search(r"action|attempt|watch\(", module.text)
     ]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]

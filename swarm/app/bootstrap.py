@@ -37,7 +37,6 @@ from swarm.domain.answers.agents import StreamingAgent, conversation_with
 from swarm.domain.errors import Unavailable
 from swarm.domain.policy.access import Me
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.domain.text import secrets as text_secrets
 from swarm.domain.troubles import AUTH_PART
 from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.health import waiting_app
@@ -85,6 +84,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.store.threads import threads
 from swarm.telemetry.setup import Telemetry, WatchedSender, watched_events, watching
+from swarm_base import secrets as text_secrets
 
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
 

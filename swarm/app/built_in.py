@@ -27,11 +27,11 @@ from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, UsageRecorder
 from swarm.domain.model.requests import HumanRequest, NewRequest
 from swarm.domain.model.sessions import Summarise
-from swarm.entrypoints.web import loading
 from swarm.services.ground.guarded import attempt
 from swarm.services.runs import streaming_agents
 from swarm.services.runs.event_sources import ManagedAgent
 from swarm.store.bridge.database import Database
+from swarm_base import loading
 
 if TYPE_CHECKING:
     from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works

@@ -18,9 +18,9 @@ from swarm.config import LocalTool, Settings, checked_work_tree, read_variables
 from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
-from swarm.domain.text import secrets as text_secrets
 from swarm.store.bridge.database import Database
-from swarm.telemetry import log
+from swarm_base import log
+from swarm_base import secrets as text_secrets
 
 if TYPE_CHECKING:
     from swarm.agents.mcp.server import McpServer
@@ -171,7 +171,7 @@ async def _local(settings: Settings, wanted: set[LocalTool], closings: ShutdownS
 def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
     from swarm.agents.built_in_tools.files import file_tools
     from swarm.agents.built_in_tools.shell import shell_tool
-    from swarm.processes.captured import clean_environment
+    from swarm_base.processes.captured import clean_environment
 
     found: list[Tool] = []
     if LocalTool.GIT in wanted:
@@ -192,7 +192,7 @@ def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> 
 def _git(chosen: GitSettings, root: Path) -> Tool:
     from swarm.agents.built_in_tools.git.repository import GitOptions
     from swarm.agents.built_in_tools.git.tool import git_tool
-    from swarm.processes.captured import clean_environment
+    from swarm_base.processes.captured import clean_environment
 
     options = GitOptions(
         author_name=chosen.author_name,
@@ -209,7 +209,7 @@ def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequen
     if not wanted & _DELEGATES:
         return ()
     from swarm.agents.built_in_tools.delegates import delegate_tools
-    from swarm.processes.captured import clean_environment
+    from swarm_base.processes.captured import clean_environment
 
     chosen = settings.tools.delegates
     delegates = delegate_tools(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from functools import cache, partial
-from importlib.resources import files
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -18,6 +16,7 @@ from swarm.cli.terminal import Terminal
 from swarm.config import SlackMode, load, load_part
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
+from swarm_base.prompts import base_prompt
 
 app = App(
     name="swarm",
@@ -40,7 +39,7 @@ for command in (
     "data:restore",
     "operator_commands:reload",
     "operator_commands:explain",
-    "run:logs",
+    "logs:logs",
     "operator_commands:feedback",
     "operator_commands:usage",
     "tray:tray",
@@ -113,16 +112,6 @@ def prompt(role: Role) -> None:
     Your own file, $SWARM_HOME/prompts/lead.md or worker.md, replaces the built-in prompt.
     """
     print(base_prompt(role, home.prompts(load_part([("home",)])[0]) / f"{role}.md"))
-
-
-def base_prompt(role: Role, own: Path) -> str:
-    """Returns the operator's own prompt, or else the built-in one. Raises ConfigurationError for an unreadable file."""
-    if not own.exists():
-        return (files("swarm.domain.prompts") / f"{role}.md").read_text(encoding="utf-8")
-    try:
-        return own.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"The base prompt {own} cannot be read: {error}") from error
 
 
 @db.command

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from swarm.cli.terminal import Terminal
 from swarm.domain.errors import ConfigurationError
-from swarm.telemetry import log
+from swarm_base import log
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -208,9 +208,9 @@ async def _led_by_cli(
 ) -> list[JudgedThread]:
     from swarm.agents.builtin.lead_evaluation import evaluate_lead
     from swarm.app import home
-    from swarm.cli.commands import base_prompt
     from swarm.cli.eval_cli import coding_lead, lead_tools
     from swarm.domain.model.agents import Role
+    from swarm_base.prompts import base_prompt
 
     make = coding_lead(provider, env, base_prompt(Role.LEAD, home.prompts(settings) / "lead.md"))
     with _progress(f"asking {provider}", len(suite.threads)) as done:

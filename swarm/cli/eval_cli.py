@@ -34,10 +34,10 @@ from swarm.domain.model.triggers import InboxMessageView
 from swarm.domain.prompts.input import INBOX_TRIGGER, PromptInput
 from swarm.domain.prompts.prompts import render
 from swarm.entrypoints.mcp.mcp_server import describe_tool
-from swarm.runner import port
-from swarm.runner.endings import missing_text
-from swarm.runner.environment import check_program, cli_environment
-from swarm.runner.settings import door_of, kind_of, system_prompt
+from swarm_runner import port
+from swarm_runner.endings import missing_text
+from swarm_runner.environment import check_program, cli_environment
+from swarm_runner.settings import door_of, kind_of, system_prompt
 from tools.tool import discover
 
 _TURN_SECONDS: Final = 300.0

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import sys
 
-from swarm.entrypoints.web import loading
+from swarm_base import loading
 
 with loading.without("rich"):  # structlog would load it for tracebacks, which `log` writes without it
     import structlog
@@ -16,7 +16,7 @@ with loading.uncollected():
     from swarm.cli import NoServer, in_one_line
     from swarm.config import LogFormat, read, secrets
     from swarm.domain.errors import SwarmError
-    from swarm.telemetry import log
+    from swarm_base import log
 
 MAY_NOT = "Let your user read it and search its folders, or name another place (SWARM_HOME, SWARM_CONFIG)."
 

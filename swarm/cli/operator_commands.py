@@ -25,7 +25,7 @@ from swarm.domain.model.budgets import dollars_text
 from swarm.domain.model.language_models import UsageGrouping
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.policy.operating import SETTINGS_KEPT
-from swarm.domain.text.characters import for_terminal, line_for_terminal
+from swarm_base.characters import for_terminal, line_for_terminal
 
 agents = App(name="agents", help="Register and list agents.")
 tasks = App(name="tasks", help="Show and cancel the agents' tasks.")

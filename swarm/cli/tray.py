@@ -16,7 +16,7 @@ from swarm.cli import in_one_line
 from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.cli.terminal import Terminal
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.text.characters import line_for_terminal
+from swarm_base.characters import line_for_terminal
 
 EXAMPLE_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0

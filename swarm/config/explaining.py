@@ -17,8 +17,8 @@ from swarm.config.importing.translation import Note
 from swarm.config.reading import Reading
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.policy.section import CHANNEL_ID
-from swarm.domain.text.secrets import without_patterns
-from swarm.telemetry.redaction import HIDDEN, SECRET_NAME
+from swarm_base.redaction import HIDDEN, SECRET_NAME
+from swarm_base.secrets import without_patterns
 
 DIRECT: Final = "dm"
 """The word for direct messages, in place of a channel's id."""

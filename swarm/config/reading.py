@@ -46,7 +46,7 @@ from swarm.config.variables import (
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.unique_keys import UniqueKeys
-from swarm.telemetry.redaction import Redactor
+from swarm_base.redaction import Redactor
 
 _SECRET = re.compile(r"(token|secret|key)$")
 _REDACTOR: Final = Redactor()

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import httpx2
 import psycopg
-from swarm_lab.bench.agents import Part, question
-from swarm_lab.bench.storm import Asked, Log, Seen, judge
-from swarm_lab.bench.streaming_agent import Order
 
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.runs.run_ends import STOP_TEXT
+from swarm_lab.bench.agents import Part, question
+from swarm_lab.bench.storm import Asked, Log, Seen, judge
+from swarm_lab.bench.streaming_agent import Order
 from tests.crash.kill_plan import Point, Victim
 from tests.crash.kill_verdict import (
     Message,

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx2
 import pytest
+
 from swarm_lab.bench.agents import Part, playing, question
 from swarm_lab.bench.storm import Asked, Log, Seen, judge
-
 from tests.crash.kill_agent import CarefulAgent
 from tests.support.doors import Visitor
 from tests.support.stage import Stage

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from swarm_lab.bench.agents import question
 
 from swarm.domain.model.deliveries import END_MARK_SECONDS
+from swarm_lab.bench.agents import question
 from tests.crash.conftest import HTTP_SECONDS, LEAD
 from tests.crash.scene import Scene, answering
 from tests.support.http import client as http_client

@@ -6,8 +6,8 @@ import asyncio
 import random
 
 import pytest
-from swarm_lab.bench.storm import Asked
 
+from swarm_lab.bench.storm import Asked
 from tests.crash.scene import Scene, answering, ask, both_engines, until_answered, verdict
 from tests.support.waiting import wait_until
 

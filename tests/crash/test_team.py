@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 import psycopg
 import pytest
+
 from swarm_lab.bench.agents import Part
 from swarm_lab.bench.storm import Asked
-
 from tests.crash.scene import ask, until_answered, verdict
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import httpx2
 import yaml
-from swarm_lab.demo.settings_file import PAPERS
 
+from swarm_lab.demo.settings_file import PAPERS
 from tests.support.http import client as http_client
 from tests.support.processes import Process, Processes, free_port, until_ready
 from tests.support.stage import OPERATOR_TOKEN, Stage

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel
+
 from swarm_lab.demo.calculator import add as plain_add
 from swarm_lab.demo.calculator import calculator
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx2
 import pytest
-from swarm_lab.demo.rules.assistant_rules import WHAT_I_AM
 
 from swarm.domain.model.feedback import INSTRUCTIONS, Reason
 from swarm.domain.requests.button_actions import FEEDBACK_ACTION, REASON_ACTION
+from swarm_lab.demo.rules.assistant_rules import WHAT_I_AM
 from tests.e2e.built_in import KEPT, MODEL, REQUESTS, THRESHOLD, BuiltInStage
 from tests.support.processes import processes_in
 from tests.support.twin_client import ANSWERED, Conversation, TwinClient

@@ -19,6 +19,7 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
+
 from swarm_lab.bench.figures import percentile
 
 pytestmark = [pytest.mark.req("TWIN-03"), pytest.mark.long, pytest.mark.timeout(300)]

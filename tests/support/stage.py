@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
-from swarm_lab.programs import twin_settings
 
 from swarm.domain.model.agents import Role
+from swarm_lab.programs import twin_settings
 from tests.support.doors import Visitor
 from tests.support.processes import Process, Processes, free_port, until_ready
 from tests.support.twin_client import TwinClient

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import MIN_LIMIT, cut, split, tables
 from swarm.domain.text.slack_text import escape, for_markdown, preview, safe, unescape
 from swarm.domain.text.tables import with_one_table
+from swarm_base.characters import Visible, strip_invisible
 from tests.support.every import every
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})

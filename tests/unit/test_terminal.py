@@ -15,7 +15,7 @@ from swarm.cli.chat.display import PlainText
 from swarm.cli.main import main
 from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.domain.errors import Invalid
-from swarm.domain.text.characters import without_escapes
+from swarm_base.characters import without_escapes
 from tests.support.naughty import NAME, TEXT, hidden_in
 
 pytestmark = pytest.mark.req("SEC-04")

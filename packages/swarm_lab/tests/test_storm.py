@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from swarm_lab.bench.figures import Figure
 from swarm_lab.bench.plans import StormPlan
 from swarm_lab.bench.storm import Asked, Log, Seen, judge, measure

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from swarm.agents.built_in_tools.work_tree import readable
-from swarm.processes.captured import Ran
+from swarm_base.processes.captured import Ran
 
 CLAUDE_OPTIONS: Final = ("--permission-mode", "acceptEdits")
 CODEX_OPTIONS: Final = ("--sandbox", "workspace-write")

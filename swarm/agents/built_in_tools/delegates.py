@@ -24,9 +24,9 @@ from swarm.agents.built_in_tools.coding_programs import (
 )
 from swarm.agents.built_in_tools.work_tree import ToolRefused, WorkTree, checking, plain
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
-from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
-from swarm.processes.captured import Ran, run_program
-from swarm.telemetry.redaction import HIDDEN
+from swarm_base.processes.captured import Ran, run_program
+from swarm_base.redaction import HIDDEN
+from swarm_base.secrets import MIN_SECRET_CHARACTERS
 
 _TIMEOUT_SECONDS: Final = 300.0
 _KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")

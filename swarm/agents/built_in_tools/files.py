@@ -23,7 +23,7 @@ from swarm.agents.built_in_tools.work_tree import (
 )
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.clock import new_id
-from swarm.processes.child import to_the_end
+from swarm_base.processes.child import to_the_end
 
 _MOST_BYTES: Final = 256 * 1024
 """The limit for one read and for one write."""

@@ -12,7 +12,7 @@ import structlog
 
 from swarm.agents.built_in_tools.work_tree import ToolRefused, WorkTree, checking, plain, program_answer
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
-from swarm.processes.captured import run_program
+from swarm_base.processes.captured import run_program
 
 _TIMEOUT_SECONDS: Final = 60.0
 _MOST_BYTES: Final = 64 * 1024

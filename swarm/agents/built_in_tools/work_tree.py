@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from swarm.agents.toolbox.tool import CallTool, RefuseCall, ToolAnswer, failed
-from swarm.domain.text.characters import without_escapes
-from swarm.processes.captured import Ran
+from swarm_base.characters import without_escapes
+from swarm_base.processes.captured import Ran
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all except tab and line feed
 _CREDENTIALS: Final = re.compile(r"(https?://)[^\s/@]+@")

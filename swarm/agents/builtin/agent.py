@@ -38,7 +38,7 @@ from swarm.domain.model.language_models import (
     UsageRecorder,
 )
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
-from swarm.processes.background import BackgroundTasks
+from swarm_base.processes.background import BackgroundTasks
 
 CLOSING_SECONDS: Final = 5.0
 """Unfinished writes delay the shutdown of the coordinator for at most this time."""

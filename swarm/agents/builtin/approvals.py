@@ -37,7 +37,7 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.sessions import CallMemory, MessageRole, SessionMessage, WaitingTurn, plain
 from swarm.domain.requests.shown import may_i
-from swarm.processes.background import checked_in_turn
+from swarm_base.processes.background import checked_in_turn
 
 DECISIONS: Final = (
     HumanDecision.APPROVE,

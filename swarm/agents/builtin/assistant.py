@@ -39,7 +39,7 @@ from swarm.clock import new_id
 from swarm.domain.answers.events import InputMessage, RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
 from swarm.domain.model.sessions import RunMemory, SessionMessage, SessionScope, messages_for_model
-from swarm.processes.background import checked_in_turn
+from swarm_base.processes.background import checked_in_turn
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
 """Accepts any arguments: the toolset validates them against the tool's own schema."""

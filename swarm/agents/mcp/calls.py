@@ -27,7 +27,7 @@ from swarm.agents.mcp.server import McpServer
 from swarm.agents.toolbox.people import MOST_WAIT_SECONDS
 from swarm.agents.toolbox.tool import ToolAnswer, failed
 from swarm.domain.patterns import has_few_values
-from swarm.telemetry.redaction import HIDDEN
+from swarm_base.redaction import HIDDEN
 
 _MOST_CHARACTERS: Final = 1_000
 """A server's error message is cut to this length."""

@@ -33,7 +33,7 @@ from swarm.agents.mcp.server import McpServer, Program, ServerStatus, Timeouts
 from swarm.agents.mcp.transports import Refusals, over_http, over_stdio
 from swarm.agents.toolbox.people import AskPeople
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.processes.background import checked_in_turn
+from swarm_base.processes.background import checked_in_turn
 
 _SETTLE_SECONDS: Final = 0.1
 """Changes of the list within this time are read together."""

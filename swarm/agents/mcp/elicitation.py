@@ -42,10 +42,10 @@ from swarm.agents.toolbox.people import (
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.requests import MAX_TITLE_CHARACTERS, HumanDecision, HumanRequest, NewRequest, RequestStatus
 from swarm.domain.model.sessions import storable
-from swarm.domain.requests.schema_forms import fields_of
 from swarm.domain.requests.texts import outcome_text
-from swarm.processes.background import BackgroundTasks
-from swarm.telemetry.redaction import HIDDEN
+from swarm_base.processes.background import BackgroundTasks
+from swarm_base.redaction import HIDDEN
+from swarm_base.schema_forms import fields_of
 
 MOST_QUESTIONS: Final = 10
 """The maximum number of questions of one call."""

@@ -17,9 +17,9 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
 from swarm.domain.text.unique_keys import read_json
-from swarm.telemetry.redaction import Redactor
+from swarm_base.redaction import Redactor
+from swarm_base.secrets import MIN_SECRET_CHARACTERS
 
 _CALL_SECONDS: Final = 60.0
 _LONGEST_CALL_SECONDS: Final = 3600.0

@@ -31,8 +31,8 @@ from swarm.agents.http import CONNECT_SECONDS, Limited, open_client
 from swarm.agents.mcp.calls import MOST_VALUES, McpServerUnusable
 from swarm.agents.mcp.server import Address, McpServer, Program, Timeouts
 from swarm.domain.patterns import has_few_values
-from swarm.processes.child import Child
-from swarm.telemetry.redaction import Redactor
+from swarm_base.processes.child import Child
+from swarm_base.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

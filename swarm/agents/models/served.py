@@ -52,7 +52,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from swarm.agents.models.troubles import SIGNED, Passed, is_refusal, is_transport_error, sign, spec_of, trouble_of
 from swarm.agents.models.usage import mark, mark_if_free
 from swarm.domain.model.language_models import ModelSpec
-from swarm.domain.text.characters import data_for_model, for_model
+from swarm_base.characters import data_for_model, for_model
 
 _Part = TypeVar("_Part")
 

@@ -41,7 +41,7 @@ from swarm.agents.http import (
 )
 from swarm.clock import SECOND, MeasuredClock, SystemClock
 from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
-from swarm.telemetry.redaction import HIDDEN, Redactor
+from swarm_base.redaction import HIDDEN, Redactor
 
 _RENEW_SECONDS: Final = 60
 """A token is not used after this long before its expiry."""

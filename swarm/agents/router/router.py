@@ -55,7 +55,7 @@ from swarm.clock import new_id
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
 from swarm.domain.model.sessions import MessageRole, RunMemory, SessionMessage, tool_pairs
-from swarm.processes.background import checked_in_turn
+from swarm_base.processes.background import checked_in_turn
 
 _MICRODOLLARS: Final = 1_000_000
 _MOST_TOOLS_NAMED: Final = 12

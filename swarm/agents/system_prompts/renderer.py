@@ -34,7 +34,7 @@ from swarm.agents.system_prompts.limits import (
     MOST_VARIABLE_BYTES,
     RenderLimits,
 )
-from swarm.processes.child import Child
+from swarm_base.processes.child import Child
 
 _START_SECONDS: Final = 20.0
 _ROOT: Final = str(Path(__file__).resolve().parents[3])

@@ -15,8 +15,8 @@ from swarm.domain.model.requests import FieldType, FormField, HumanDecision, New
 from swarm.domain.requests.edited_arguments import argument_problem
 from swarm.domain.requests.forms import fill
 from swarm.domain.requests.shown import operator_text
-from swarm.domain.text.characters import for_terminal
 from swarm.domain.text.unique_keys import read_json
+from swarm_base.characters import for_terminal
 
 _D = HumanDecision
 _KEYS: Final = {_D.APPROVE: "[a]pprove", _D.EDIT: "[e]dit", _D.REJECT: "[r]eject"}

@@ -40,9 +40,9 @@ from swarm.domain.answers.events import Asked, Decided, Interrupted
 from swarm.domain.errors import ConfigurationError, Invalid, SwarmError
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole
-from swarm.domain.text.characters import for_terminal
 from swarm.store.builtin.session_lists import ListedSession
-from swarm.telemetry import log
+from swarm_base import log
+from swarm_base.characters import for_terminal
 
 _QUIT: Final = "/quit"
 

@@ -46,7 +46,7 @@ from swarm.domain.model.language_models import Door
 from swarm.domain.model.requests import ToolRequest
 from swarm.domain.model.sessions import storable
 from swarm.domain.policy.access import OPERATOR
-from swarm.domain.text.characters import Visible, for_terminal
+from swarm_base.characters import Visible, for_terminal
 
 _NO_END: Final = Broken(reason="it stopped in the middle of its answer")
 

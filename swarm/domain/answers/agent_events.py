@@ -50,8 +50,8 @@ from swarm.domain.answers.events import (
 from swarm.domain.answers.questions import why_unaskable
 from swarm.domain.answers.state import Live, Rope, join
 from swarm.domain.answers.text import SafeText, without_markers
-from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.secrets import without_secrets
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

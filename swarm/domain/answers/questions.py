@@ -28,7 +28,7 @@ from swarm.domain.model.requests import (
 from swarm.domain.patterns import WorkLimit
 from swarm.domain.policy.decision_rules import check_new
 from swarm.domain.requests.shown import may_i
-from swarm.domain.text.characters import is_blank
+from swarm_base.characters import is_blank
 
 TOOL_CALL: Final = "toolCall"
 """The key of the waiting tool call in `Asked.raw`: ``{"id", "name", "arguments"}``. A resume has to repeat this

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.model.runs import SilentEnd
-from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import INLINE_CODE, after_line
-from swarm.domain.text.secrets import Secrets
 from swarm.domain.text.slack_text import DEFINITION, MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
+from swarm_base.characters import Visible, strip_invisible
+from swarm_base.secrets import Secrets
 
 _FIXED: Final = ("[FINAL ANSWER]", "[DEFER]", "[LOW_CONFIDENCE]", "[CONFIDENCE:")
 _LONGEST: Final = 80

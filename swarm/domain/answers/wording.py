@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
+from swarm_base.secrets import without_secrets
 
 THINKING: Final = "is thinking…"
 EMPTY: Final = "it ended without an answer"

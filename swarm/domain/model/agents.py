@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Final
 
 from swarm.domain.errors import Invalid
-from swarm.domain.text.characters import strip_invisible
+from swarm_base.characters import strip_invisible
 
 MOST_AGENTS: Final = 2_000
 """The maximum number of registered agents."""

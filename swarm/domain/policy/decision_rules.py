@@ -38,9 +38,9 @@ from swarm.domain.model.requests import (
 from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
 from swarm.domain.policy.section import CHANNEL_ID, Section
 from swarm.domain.requests.edited_arguments import TOO_COSTLY, argument_problem
-from swarm.domain.text.characters import is_blank
 from swarm.domain.text.diffs import unified
 from swarm.domain.tool_names import tool_key, tool_name_problem
+from swarm_base.characters import is_blank
 
 _MAX_NAMED: Final = 5  # people in a sentence
 

@@ -18,9 +18,9 @@ from pydantic import JsonValue
 from swarm.clock import SECOND, to_iso
 from swarm.domain.model.threads import Thread, permalink
 from swarm.domain.policy.channels import EscalationPolicy, WebhookFormat
-from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 MAX_REASON_CHARACTERS: Final = 500
 """A longer reason is cut: the thread shows it in one sentence, and services limit their texts."""

@@ -20,10 +20,10 @@ from typing import Any, Final
 from unicodedata import east_asian_width
 
 from swarm.domain.model.requests import Asker, FileDiff, HumanRequest, ToolRequest
-from swarm.domain.text.characters import MAX_INDENTATION, has_one_line_ending, marked
 from swarm.domain.text.diffs import changed_lines, lines_of, unified
-from swarm.domain.text.secrets import hidden_parts, is_hiding
 from swarm.domain.text.slack_text import with_targets
+from swarm_base.characters import MAX_INDENTATION, has_one_line_ending, marked
+from swarm_base.secrets import hidden_parts, is_hiding
 
 MAX_CARD_CHARACTERS: Final = 2_500
 MAX_CARD_LINES: Final = 40

@@ -13,9 +13,9 @@ import unicodedata
 from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.cutting import INLINE_CODE, code_blocks
-from swarm.domain.text.secrets import without_secrets
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 _SUFFIXES: Final = re.compile(
     "com|org|net|edu|gov|mil|int|info|biz|name|pro|app|dev|cloud|tech|online|site|store|shop|xyz|top|club|live|news|"

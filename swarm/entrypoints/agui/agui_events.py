@@ -56,9 +56,9 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.text.characters import Visible, data_for_model
-from swarm.domain.text.secrets import without_secrets
 from swarm.entrypoints.agui.agui_interrupts import interrupts_of, waiting_call
+from swarm_base.characters import Visible, data_for_model
+from swarm_base.secrets import without_secrets
 
 _SUCCEEDED: Final = "done"
 _FAILED: Final = '{"error": "The tool failed."}'

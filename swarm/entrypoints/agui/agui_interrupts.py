@@ -16,8 +16,8 @@ from ag_ui.core import Interrupt
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import APPROVED, EDITED_ARGUMENTS, REASON, tool_of_call
 from swarm.domain.model.requests import FormField, HumanDecision, ToolRequest
-from swarm.domain.requests.schema_forms import fields_of, schema_of
-from swarm.domain.text.secrets import without_secrets
+from swarm_base.schema_forms import fields_of, schema_of
+from swarm_base.secrets import without_secrets
 
 _TOOL_APPROVAL: Final = "tool_approval"
 """The reason of CAIPE's interrupts that ask for permission to call tools."""

@@ -12,7 +12,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from swarm.domain.text.characters import data_for_model, is_json_for_model
+from swarm_base.characters import data_for_model, is_json_for_model
 
 
 class Answer(Response):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.clock import SECOND, slack_ts_to_us, span
+from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.services.ground.guarded import attempt
 from swarm.store import deliveries
@@ -16,6 +16,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import alerts, threads
 from swarm.store.threads.alerts import AlertGroup
+from swarm_base.times import span
 
 EVERY: Final = 60 * SECOND
 """The shortest interval between two updates of a group's message: twenty groups stay within Slack's limits."""

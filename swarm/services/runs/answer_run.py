@@ -27,7 +27,6 @@ from swarm.domain.model.runs import PageKind
 from swarm.domain.policy.access import Me
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.processes.background import BackgroundTasks
 from swarm.services.ground.guarded import attempt
 from swarm.services.ground.locks import LockTerm
 from swarm.services.inbox.work import Work
@@ -40,6 +39,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
 from swarm.store.threads import status_lines, transcript
+from swarm_base.processes.background import BackgroundTasks
 
 T = TypeVar("T")
 

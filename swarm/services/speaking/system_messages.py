@@ -27,9 +27,7 @@ from swarm.domain.policy.access import Denial, why_refused
 from swarm.domain.policy.operating import Reactions
 from swarm.domain.policy.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.cutting import split
-from swarm.domain.text.secrets import REMOVED
 from swarm.domain.text.slack_text import safe, title_of
 from swarm.store import deliveries
 from swarm.store.bridge.statements import Row
@@ -42,6 +40,8 @@ from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import REMOVED
 
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split, because Slack itself splits a message at about 4,000 characters, regardless of code."""

@@ -14,9 +14,9 @@ from typing import Any, Final
 from swarm.clock import SECOND, from_iso
 from swarm.domain.model.requests import OPERATOR
 from swarm.domain.requests.shown import Reader
-from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import inert
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 Block = dict[str, Any]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
-from swarm.clock import span
 from swarm.domain.commands import (
     AgentCard,
     AgentList,
@@ -45,6 +44,7 @@ from swarm.slack.outgoing.block_parts import (
     section,
     word,
 )
+from swarm_base.times import span
 
 MOST_LISTED: Final = 20
 """The maximum number of lines of a list; a message has at most 50 blocks, a Home tab 100."""

@@ -55,8 +55,8 @@ from swarm.domain.answers.showing import AnswerLost, AnswerShown, Last, LiveSlac
 from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import DeliveryAccepted
-from swarm.domain.text.secrets import REMOVED
-from swarm.processes.background import BackgroundTasks
+from swarm_base.processes.background import BackgroundTasks
+from swarm_base.secrets import REMOVED
 
 EVENTS_AHEAD: Final = 256
 """The maximum number of an agent's events that are queued. When the queue is full, the agent's stream is not read, and

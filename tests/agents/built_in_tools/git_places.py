@@ -10,7 +10,7 @@ from pathlib import Path
 from swarm.agents.built_in_tools.git.repository import GitOptions
 from swarm.agents.built_in_tools.git.tool import git_tool
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.processes.captured import clean_environment
+from swarm_base.processes.captured import clean_environment
 
 _ENVIRONMENT = {
     **clean_environment(os.environ),

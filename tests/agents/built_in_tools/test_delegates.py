@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from swarm.agents.built_in_tools import delegates
 from swarm.agents.built_in_tools.delegates import Delegates, delegate_tools
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.processes.captured import Ran, clean_environment, run_program
+from swarm_base.processes.captured import Ran, clean_environment, run_program
 from tests.support.idle_time import time_passes
 from tests.support.quick import quick
 from tests.support.waiting import wait_until

@@ -16,7 +16,7 @@ from swarm.agents.built_in_tools.git.repository import GitOptions
 from swarm.agents.built_in_tools.git.tool import git_tool
 from swarm.agents.toolbox.approval_rules import ApprovalRules
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.processes.captured import clean_environment
+from swarm_base.processes.captured import clean_environment
 from tests.agents.built_in_tools.git_places import Place, template_in
 from tests.support.git_server import git_server
 from tests.support.waiting import wait_until

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from swarm.agents.built_in_tools.shell import shell_tool
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.processes.captured import clean_environment
+from swarm_base.processes.captured import clean_environment
 
 pytestmark = pytest.mark.req("TOOL-05")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
+from packages.swarm_runner.tests.conftest import fake
 from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.builtin.lead_evaluation import (
     LABELS,
@@ -31,7 +32,6 @@ from swarm.cli.eval import router as eval_router
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told
-from tests.runner.conftest import fake
 from tests.support.logs import own_log
 from tests.support.processes import free_port
 from tests.support.providers import Call, Fails, Request, Say, openai_server

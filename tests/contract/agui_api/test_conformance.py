@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from swarm_lab.conformance.scenarios import ALL_SCENARIOS, Check
 
 from packages.swarm_lab.tests.conformance.agents import lines
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import Finished, RunInput, TextDelta, ToolEnded, ToolStarted
+from swarm_lab.conformance.scenarios import ALL_SCENARIOS, Check
 from tests.contract.agui_api.scene import Scripted, Step, place
 from tests.support.processes import processes_in
 

@@ -36,8 +36,8 @@ from swarm.domain.answers.events import (
     Warned,
 )
 from swarm.domain.model.requests import FieldType, FormField, ToolRequest, options
-from swarm.domain.text.characters import strip_invisible
 from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded
+from swarm_base.characters import strip_invisible
 from tests.contract.agui_api.scene import EVENT, RESUME, START, Client, Place, Scripted, kinds, place, run_input, start
 
 pytestmark = pytest.mark.req("AGENT-09", "STREAM-01")

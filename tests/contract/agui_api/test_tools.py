@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.answers.events import AgentEvent, Finished, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.text import secrets
+from swarm_base import secrets
 from tests.contract.agui_api.scene import EVERYBODY, START, Scripted, agui_input, place, start
 
 pytestmark = pytest.mark.req("AGENT-09")

@@ -28,7 +28,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.text.characters import for_terminal
+from swarm_base.characters import for_terminal
 
 pytestmark = pytest.mark.req("AGENT-10")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import STDOUT
 from typing import Final
 
-from swarm.processes.child import Child
+from swarm_base.processes.child import Child
 
 STOP_SECONDS: Final = 8
 LAST_LINES: Final = 20

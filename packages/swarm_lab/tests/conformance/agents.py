@@ -18,9 +18,9 @@ from ag_ui.core import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
-from swarm_lab.conformance.scenarios import SCENARIOS, Check, Scenario
 
 from swarm.domain.watchers import SlackCall, Watcher
+from swarm_lab.conformance.scenarios import SCENARIOS, Check, Scenario
 from tests.support.agui_server import FINISHED, STARTED, Drip, Step, said, sse
 
 GROWING: Final = frozenset({"chat.startStream", "chat.appendStream"})

@@ -17,9 +17,9 @@ from ag_ui.core import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
-from swarm_lab.conformance.scenarios import Beyond
 
 from packages.swarm_lab.tests.conformance.agents import LONG, Seen, content
+from swarm_lab.conformance.scenarios import Beyond
 from tests.support.agui_server import FINISHED, STARTED, Step
 
 STEPS: Final = ("Search both sides", "Read the best document", "Compare")

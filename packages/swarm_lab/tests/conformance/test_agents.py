@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from ag_ui.core import EventType, RunErrorEvent
-from swarm_lab.conformance.checks import Limits
-from swarm_lab.conformance.run import Examination, Result, examine
-from swarm_lab.conformance.scenarios import ALL_SCENARIOS, ANSWER, HUMAN_INPUT, SCENARIOS, Beyond, Check, Scenario
-from swarm_lab.conformance.workspace import workspace
 
 from packages.swarm_lab.tests.conformance.agents import BROKEN, CASES, Script, Seen, concluding, good, lines, summing_up
 from packages.swarm_lab.tests.conformance.beyond import BROKEN_BEYOND, NOTE, Runs, asking, complete
 from swarm.agents.remote.agui import AguiAgent
 from swarm.domain.answers.agents import Dialect, RemoteAgent, conversation_with
 from swarm.domain.errors import Unavailable
+from swarm_lab.conformance.checks import Limits
+from swarm_lab.conformance.run import Examination, Result, examine
+from swarm_lab.conformance.scenarios import ALL_SCENARIOS, ANSWER, HUMAN_INPUT, SCENARIOS, Beyond, Check, Scenario
+from swarm_lab.conformance.workspace import workspace
 from tests.support.agui_server import AguiServer, Answer
 from tests.support.idle_time import IdleTimeLoop
 from tests.support.quick import quick

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 import yaml
+
 from swarm_lab.conformance.scenarios import ALL_SCENARIOS, SCENARIOS
 from swarm_lab.demo.rules.model_server import application
 from swarm_lab.demo.settings_file import PAPERS
-
 from tests.support.doors import serving
 from tests.support.processes import processes_in
 

@@ -6,9 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from swarm_lab.conformance.checks import Limits, Seen, judge, said_twice, words
-from swarm_lab.conformance.record import APPENDS, CLOSES, OPENS, POSTS, UPDATES, Call, Heard, Message, Record
-from swarm_lab.conformance.scenarios import SCENARIOS, Check
 
 from swarm.domain.answers.events import (
     Answered,
@@ -21,6 +18,9 @@ from swarm.domain.answers.events import (
     TextDelta,
     ToolStarted,
 )
+from swarm_lab.conformance.checks import Limits, Seen, judge, said_twice, words
+from swarm_lab.conformance.record import APPENDS, CLOSES, OPENS, POSTS, UPDATES, Call, Heard, Message, Record
+from swarm_lab.conformance.scenarios import SCENARIOS, Check
 
 pytestmark = [pytest.mark.req("CONF-01"), pytest.mark.req("CONF-02")]
 

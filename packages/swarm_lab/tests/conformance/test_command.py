@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from swarm_lab.cli.conformance import Named
-from swarm_lab.conformance.scenarios import ALL_SCENARIOS, HUMAN_INPUT, SCENARIOS, Check, Scenario
 
 from packages.swarm_lab.tests.conformance.agents import Seen, content, lines, used_tool
+from swarm_lab.cli.conformance import Named
+from swarm_lab.conformance.scenarios import ALL_SCENARIOS, HUMAN_INPUT, SCENARIOS, Check, Scenario
 from tests.support.agui_server import FINISHED, STALL, STARTED, AguiServer, Answer, Drip, Step
 from tests.support.processes import Ended, Processes, processes_in
 

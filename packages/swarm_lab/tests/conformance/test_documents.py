@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 from ag_ui.core import EventType
-from swarm_lab.conformance.checks import FIRST_SIGN_SECONDS
-from swarm_lab.conformance.scenarios import SCENARIOS, Check
 
 from swarm.app.settings_mapping import remote_agents
 from swarm.config import load
 from swarm.domain.answers.agents import Dialect
+from swarm_lab.conformance.checks import FIRST_SIGN_SECONDS
+from swarm_lab.conformance.scenarios import SCENARIOS, Check
 
 pytestmark = pytest.mark.req("CONF-03")
 

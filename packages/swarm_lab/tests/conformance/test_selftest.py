@@ -17,12 +17,12 @@ from slack_twin.server import running
 from slack_twin.settings import Settings
 from slack_twin.twin import Twin, build_twin
 from slack_twin.workspace import Draft
+
+from swarm.domain.errors import ConfigurationError
 from swarm_lab.cli.slack_selftest import run
 from swarm_lab.conformance.selftest import NO_EVENTS, NOT_ALONE, STOPPED, Finding, Selftest, selftest
 from swarm_lab.conformance.selftest_events import ELSEWHERE
 from swarm_lab.conformance.selftest_rules import RULES
-
-from swarm.domain.errors import ConfigurationError
 
 pytestmark = pytest.mark.req("TWIN-08")
 

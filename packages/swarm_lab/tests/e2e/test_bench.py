@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from cyclopts import Token
+
+from swarm_base.processes.supervisor import descendants
 from swarm_lab.bench import decisions, runners, storm, streams, team
 from swarm_lab.bench.figures import BenchError, Better, Circumstances, Figure, Say, combined, main, measure, percentile
 from swarm_lab.bench.loop.loop import MEASUREMENTS, chosen
 from swarm_lab.bench.loop.plain import GROUP, plain_driver
 from swarm_lab.bench.plans import DecisionsPlan, LoopPlan, RunnersPlan, StormPlan, StreamPlan, TeamPlan, numbers
 from swarm_lab.cli.bench import bench
-
-from swarm.processes.supervisor import descendants
 
 TINY = LoopPlan(
     settle_seconds=0,

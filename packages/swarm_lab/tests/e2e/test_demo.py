@@ -17,11 +17,11 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
-from swarm_lab.demo import home, run, settings_file
-from swarm_lab.demo.agents.streamer import STEPS
 
 from packages.swarm_lab.tests.e2e.demo import DEMO_LINES, FOLDERS, Demo
 from swarm.slack.outgoing.pacing import METHOD_LIMITS
+from swarm_lab.demo import home, run, settings_file
+from swarm_lab.demo.agents.streamer import STEPS
 from tests.support.processes import SWARM, Processes, free_port
 from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
 from tests.support.waiting import wait_until

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from swarm_lab.bench.figures import Lag, lag_on
 from swarm_lab.bench.streaming_agent import Order, Sent, marks_in, order_in
 from swarm_lab.bench.streams import Asked, CallLog, faults, waits
-
 from tests.support.every import every
 
 ORDER = Order(stream=7, deltas=4, per_second=2.5)

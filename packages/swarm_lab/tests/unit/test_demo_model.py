@@ -9,13 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from swarm_lab.demo import home, settings_file
-from swarm_lab.demo.calculator import calculator
-from swarm_lab.demo.rules import router_rules
-from swarm_lab.demo.rules.asked import Asked, Call, Calls, Said, Text
-from swarm_lab.demo.rules.assistant_rules import WHAT_I_AM
-from swarm_lab.demo.rules.model_server import reply
-from swarm_lab.demo.serving import pieces
 
 from swarm.agents.builtin.messages import fenced
 from swarm.agents.router import decision, router
@@ -23,6 +16,13 @@ from swarm.agents.router.decision import PlannedCall as RouterCall
 from swarm.agents.system_prompts.files import PromptFiles
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
+from swarm_lab.demo import home, settings_file
+from swarm_lab.demo.calculator import calculator
+from swarm_lab.demo.rules import router_rules
+from swarm_lab.demo.rules.asked import Asked, Call, Calls, Said, Text
+from swarm_lab.demo.rules.assistant_rules import WHAT_I_AM
+from swarm_lab.demo.rules.model_server import reply
+from swarm_lab.demo.serving import pieces
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("OPS-01")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from swarm_lab.demo.rules.model_server import application
 
+from swarm_lab.demo.rules.model_server import application
 from tests.support.doors import serving
 from tests.support.http import client as http_client
 from tests.support.waiting import PATIENCE_SECONDS

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, UserMessage
+
 from swarm_lab.demo import settings_file
 from swarm_lab.demo.agents import streamer as writer
 from swarm_lab.demo.agents.streamer import QUESTION, Writer, overview, report

@@ -29,7 +29,7 @@ import structlog
 
 from swarm.agents.built_in_tools.agentcore import AgentCoreOptions
 from swarm.agents.toolbox.tool import CallTool, ToolAnswer, failed
-from swarm.processes.background import BackgroundTasks
+from swarm_base.processes.background import BackgroundTasks
 
 if TYPE_CHECKING:
     from bedrock_agentcore.memory import MemoryClient

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from swarm.agents.built_in_tools.work_tree import ResolvedPath, ToolRefused, WorkTree, program_answer
-from swarm.processes.captured import Ran, run_program
-from swarm.processes.child import to_the_end
+from swarm_base.processes.captured import Ran, run_program
+from swarm_base.processes.child import to_the_end
 
 _MOST_LINK_BYTES: Final = 4096
 _TIMEOUT_SECONDS: Final = 30.0

@@ -33,7 +33,7 @@ from swarm.agents.built_in_tools.work_tree import (
     program_answer,
 )
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
-from swarm.processes.child import to_the_end
+from swarm_base.processes.child import to_the_end
 
 _REMOTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _REFSPEC: Final = re.compile(r"[^:+\-\s][^:\s]*(:[^:+\-\s][^:\s]*)?")

@@ -142,7 +142,7 @@ def main(
     are met.
     """
     from swarm.cli.terminal import Terminal  # imported late, since simulated agents load this module as well
-    from swarm.telemetry import log
+    from swarm_base import log
     from swarm_lab.programs import Died
 
     log.configure("warning")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swarm.telemetry import log
+from swarm_base import log
 
 
 def demo() -> int:

@@ -20,7 +20,7 @@ from cyclopts.validators import Number
 
 from swarm.domain.answers.agents import Dialect, RemoteAgent
 from swarm.domain.errors import ConfigurationError
-from swarm.telemetry import log
+from swarm_base import log
 
 if TYPE_CHECKING:
     from swarm.config import Settings

@@ -23,7 +23,7 @@ from typing import Any, Final
 import httpx2
 import structlog
 
-from swarm.processes.background import BackgroundTasks
+from swarm_base.processes.background import BackgroundTasks
 from swarm_lab.demo.agents.workers import Counter, Finder
 from swarm_lab.demo.tools import Refused, Tools
 
