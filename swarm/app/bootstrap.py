@@ -23,8 +23,7 @@ from starlette.routing import BaseRoute
 
 from swarm import clock
 from swarm.agents.webhooks import HttpWebhookClient
-from swarm.app import built_in, home, preflight, process, settings_mapping
-from swarm.app.built_in import BuiltInAgentSet, LateAsk
+from swarm.app import home, preflight, process, settings_mapping
 from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live, serving
 from swarm.app.process import StopDeadline
 from swarm.app.reload import Reloader
@@ -85,6 +84,8 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.store.threads import threads
 from swarm.telemetry.setup import Telemetry, WatchedSender, watched_events, watching
+from swarm_agents.app import built_in
+from swarm_agents.app.built_in import BuiltInAgentSet, LateAsk
 
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
 
@@ -379,7 +380,7 @@ def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
     """Routes of AG-UI; none without built-in agents."""
     if not runs.names:
         return []
-    from swarm.entrypoints.agui.agui_api import AguiEntryPoint  # the protocol's types take a while to load
+    from swarm_agents.agui.agui_api import AguiEntryPoint  # the protocol's types take a while to load
 
     return AguiEntryPoint(runs, identities).routes()
 

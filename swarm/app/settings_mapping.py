@@ -31,7 +31,7 @@ from swarm.domain.policy.channels import AlertPolicy, ChannelPolicy, EscalationP
 from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
 
 if TYPE_CHECKING:
-    from swarm.agents.toolbox.tool import ToolLimits
+    from swarm_agents.toolbox.tool import ToolLimits
 
 
 def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPolicy:
@@ -180,7 +180,7 @@ def day_limits(settings: Settings, agent: str) -> RunLimits:
 
 def tool_limits(settings: Settings, agent: str) -> tuple[ToolLimits, ...]:
     """Returns the limits of tools for one agent: its own before those of all agents, each in the settings' order."""
-    from swarm.agents.toolbox.tool import ToolLimits
+    from swarm_agents.toolbox.tool import ToolLimits
 
     return tuple(
         ToolLimits(pattern=pattern, key=f"{key}.tools.{pattern}", **one.model_dump())

@@ -61,11 +61,11 @@ asyncio.run(main(*sys.argv[1:]))
 
 OF_EVERY_KIND = """
 import asyncio, os, pathlib, sys
-from swarm.agents.mcp.server import McpServer, Program
-from swarm.agents.mcp.servers import McpServers
-from swarm.agents.system_prompts.files import Template
-from swarm.agents.system_prompts.limits import RenderLimits
-from swarm.agents.system_prompts.renderer import Renderer
+from swarm.config.mcp_servers import McpServer, Program
+from swarm_agents.mcp.servers import McpServers
+from swarm_agents.system_prompts.files import Template
+from swarm_agents.system_prompts.limits import RenderLimits
+from swarm_agents.system_prompts.renderer import Renderer
 from swarm.demo.processes import Parts
 from swarm.processes.captured import run_program
 

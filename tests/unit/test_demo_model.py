@@ -9,11 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.agents.builtin.messages import fenced
-from swarm.agents.router import decision, router
-from swarm.agents.router.decision import PlannedCall as RouterCall
-from swarm.agents.system_prompts.files import PromptFiles
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
 from swarm.demo import home, settings_file
 from swarm.demo.calculator import calculator
@@ -22,6 +17,11 @@ from swarm.demo.rules.asked import Asked, Call, Calls, Said, Text
 from swarm.demo.rules.assistant_rules import WHAT_I_AM
 from swarm.demo.rules.model_server import pieces, reply
 from swarm.demo.settings_file import Wanted
+from swarm_agents.builtin.messages import fenced
+from swarm_agents.router import decision, router
+from swarm_agents.router.decision import PlannedCall as RouterCall
+from swarm_agents.system_prompts.files import PromptFiles
+from swarm_agents.toolbox.tool import Tool, ToolAnswer
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("OPS-01")

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-
 from slack_twin import Settings, build_twin
 from slack_twin.journal import KEPT, KEPT_BYTES, Call, Journal
 from slack_twin.limits import Passage
 from slack_twin.messages import Message, MessageLog
 from slack_twin.settings import read_settings
+
 from tests.world import World
 
 pytestmark = pytest.mark.req("TWIN-03")

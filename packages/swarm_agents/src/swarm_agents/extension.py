@@ -9,7 +9,7 @@ from swarm.extensions import Command, Extension
 EXTENSION: Final = Extension(
     package="swarm-agents",
     commands={
-        "chat": Command(target="swarm.cli.chat:chat", usage="Usage: swarm chat [OPTIONS] [WORDS...]"),
-        "eval": Command(target="swarm.cli.eval:evaluation"),
+        "chat": Command(target="swarm_agents.cli.chat:chat", usage="Usage: swarm chat [OPTIONS] [WORDS...]"),
+        "eval": Command(target="swarm_agents.cli.eval:evaluation"),
     },
 )
