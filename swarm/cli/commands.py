@@ -56,7 +56,7 @@ app.command("swarm.cli.settings_commands:imports", name="import")
 def complete() -> App:
     """Returns the app with the commands of other packages, and in place of those of our own packages that are not
     installed, what to install. Raises ConfigurationError for a name that is taken."""
-    added = {name: command for extension in extensions.installed() for name, command in extension.commands.items()}
+    added = {name: command for one in extensions.installed().values() for name, command in one.commands.items()}
     for name, command in added.items():
         *group, last = name.split()
         place = app[group[0]] if group else app

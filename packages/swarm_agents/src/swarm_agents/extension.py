@@ -12,4 +12,6 @@ EXTENSION: Final = Extension(
         "chat": Command(target="swarm_agents.cli.chat:chat", usage="Usage: swarm chat [OPTIONS] [WORDS...]"),
         "eval": Command(target="swarm_agents.cli.eval:evaluation"),
     },
+    agents="swarm_agents.app.built_in:hosted",
+    routes="swarm_agents.app.built_in:routes",
 )

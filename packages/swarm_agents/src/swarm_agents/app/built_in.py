@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from starlette.routing import BaseRoute
 
 from swarm.app import process, settings_mapping
+from swarm.app.extending import AgentHost, AgentSet, RouteHost
 from swarm.app.process import ShutdownStack, StopDeadline
 from swarm.config import BuiltinAgentSettings, Kind, LocalTool, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
@@ -32,11 +34,11 @@ from swarm.services.ground.guarded import attempt
 from swarm.services.runs import streaming_agents
 from swarm.services.runs.event_sources import ManagedAgent
 from swarm.store.bridge.database import Database
+from swarm_agents.app.limits import day_limits, run_limits, tool_limits
 
 if TYPE_CHECKING:
     from swarm.services.use_cases import Services
     from swarm_agents.app.built_in_tools import Toolbox
-    from swarm_agents.app.swarm_tools import TeamTools
     from swarm_agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
     from swarm_agents.models.building import Models
     from swarm_agents.router.router import FindWordings, Wordings
@@ -55,20 +57,11 @@ BROKEN_PROMPT: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BuiltInAgentSet:
+class BuiltInAgentSet(AgentSet):
     """The agents by name, in the order of the settings."""
 
     agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
-    hired: tuple[ManagedAgent, ...] = ()
-    team: TeamTools | None = None
     toolbox: Toolbox | None = None
-
-    def connect(self, services: Services) -> None:
-        """Lets the agents use the services, because the agents are built first."""
-        if self.team:
-            self.team.connect(services)
-        if self.toolbox:
-            services.agents.unoffered = self.toolbox.unoffered
 
 
 class LateAsk:
@@ -77,15 +70,32 @@ class LateAsk:
     def __init__(self) -> None:
         self._ask: AskPeople | None = None
 
-    def connect(self, ask: AskPeople) -> None:
+    def connect(self, services: Services) -> None:
         """Sets the service."""
-        self._ask = ask
+        self._ask = services.requests.ask_during_run
 
     async def __call__(self, run_id: str, tool: str, new: NewRequest) -> HumanRequest:
         """Asks a question of a run; see `swarm_agents.toolbox.people.AskPeople`."""
         if self._ask is None:
             raise Unavailable("The coordinator is still starting.")
         return await self._ask(run_id, tool, new)
+
+
+@asynccontextmanager
+async def hosted(host: AgentHost) -> AsyncIterator[AgentSet]:
+    """Yields the built-in agents of a coordinator; see `opened`."""
+    ask = LateAsk()
+    async with opened(host.settings, host.database, host.deadline, ask) as agents:
+        yield replace(agents, connections=(*agents.connections, ask.connect))
+
+
+def routes(host: RouteHost) -> Sequence[BaseRoute]:
+    """Returns the routes of AG-UI; none without built-in agents."""
+    if not host.runs.names:
+        return []
+    from swarm_agents.agui.agui_api import AguiEntryPoint  # the protocol's types take a while to load
+
+    return AguiEntryPoint(host.runs, host.identities).routes()
 
 
 @asynccontextmanager
@@ -142,7 +152,17 @@ async def _open(
     hired = tuple(
         ManagedAgent(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
     )
-    return BuiltInAgentSet(agents=agents, hired=hired, team=team, toolbox=toolbox)
+    return BuiltInAgentSet(
+        toolbox=toolbox,
+        agents=agents,
+        hired=hired,
+        callers=settings_mapping.caller_policies(settings),
+        connections=(team.connect, partial(_tell_unoffered, toolbox)),
+    )
+
+
+def _tell_unoffered(toolbox: Toolbox, services: Services) -> None:
+    services.agents.unoffered = toolbox.unoffered
 
 
 async def register(settings: Settings, database: Database) -> None:
@@ -199,7 +219,7 @@ async def _checked(settings: Settings, of_agent: Mapping[str, Sequence[ModelSpec
     from swarm_agents.models.check import check
 
     users = {specs: name for name, specs in reversed(list(of_agent.items()))}
-    checks = (check(specs, limits=settings_mapping.run_limits(settings, name)) for specs, name in users.items())
+    checks = (check(specs, limits=run_limits(settings, name)) for specs, name in users.items())
     await asyncio.gather(*checks)
 
 
@@ -222,8 +242,8 @@ class _Shared:
             name,
             works,
             record,
-            settings_mapping.run_limits(self.settings, name),
-            day=settings_mapping.day_limits(self.settings, name),
+            run_limits(self.settings, name),
+            day=day_limits(self.settings, name),
             explain=partial(_explained, self.models[name].specs),
         )
 
@@ -284,7 +304,7 @@ class _Shared:
         """Returns a function that lists an agent's tools with its limits for them."""
         from swarm_agents.toolbox.tool import limited
 
-        limits = settings_mapping.tool_limits(self.settings, name)
+        limits = tool_limits(self.settings, name)
         return (lambda: [limited(tool, limits) for tool in tools()]) if limits else tools
 
     def _approvals(self, name: str, chosen: BuiltinAgentSettings, tools: Callable[[], Sequence[Tool]]) -> ApprovalRules:
@@ -318,7 +338,7 @@ class _Shared:
             name,
             models.model,
             runs,
-            settings_mapping.run_limits(self.settings, name),
+            run_limits(self.settings, name),
             instructions=lambda: self.prompts.current().summary,
             explain=partial(_explained, models.specs),
         )

@@ -179,8 +179,8 @@ def _led_by(settings: Settings, name: str | None) -> tuple[str, BuiltinAgentSett
 
 
 async def _led(settings: Settings, name: str | None, suite: ThreadSuite, parallel: int) -> list[JudgedThread]:
-    from swarm.app import settings_mapping
     from swarm_agents.app import built_in
+    from swarm_agents.app.limits import run_limits
     from swarm_agents.app.swarm_tools import TeamTools
     from swarm_agents.builtin.assistant import Assistant
     from swarm_agents.builtin.lead_evaluation import evaluate_lead
@@ -200,17 +200,20 @@ async def _led(settings: Settings, name: str | None, suite: ThreadSuite, paralle
                 usage_of=usage_of,
             ).answer
 
-        limits = settings_mapping.run_limits(settings, own)
+        limits = run_limits(settings, own)
         return await evaluate_lead(make, TeamTools().of(chosen.role), suite, limits, parallel=parallel, done=done)
 
 
 async def _led_by_cli(
     settings: Settings, provider: str, env: Sequence[str], suite: ThreadSuite, parallel: int
 ) -> list[JudgedThread]:
+    from swarm import extensions
     from swarm.app import home
     from swarm.cli.commands import base_prompt
     from swarm.domain.model.agents import Role
     from swarm_agents.builtin.lead_evaluation import evaluate_lead
+
+    extensions.require("swarm-runner", f"`swarm eval lead --provider {provider}`")
     from swarm_agents.cli.eval_cli import coding_lead, lead_tools
 
     make = coding_lead(provider, env, base_prompt(Role.LEAD, home.prompts(settings) / "lead.md"))

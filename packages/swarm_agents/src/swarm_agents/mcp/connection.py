@@ -26,11 +26,12 @@ from mcp.client.session import ClientSession
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from swarm.agents.failures import OUR_FAULT
-from swarm.config.mcp_servers import McpServer, Program, ServerStatus, Timeouts
+from swarm.config.mcp_servers import McpServer, Program
 from swarm.processes.background import checked_in_turn
 from swarm_agents.mcp.calls import McpServerUnusable, busy, call, leaves, reason, unavailable
 from swarm_agents.mcp.elicitation import ServerQuestions, form_only
 from swarm_agents.mcp.listed import digest, sound, why_unusable
+from swarm_agents.mcp.status import ServerStatus, Timeouts
 from swarm_agents.mcp.transports import Refusals, over_http, over_stdio
 from swarm_agents.toolbox.people import AskPeople
 from swarm_agents.toolbox.tool import ToolAnswer

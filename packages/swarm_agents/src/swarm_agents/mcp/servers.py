@@ -11,7 +11,8 @@ from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from swarm.config.mcp_servers import USUAL_TIMEOUTS, McpServer, ServerStatus, Timeouts
+from swarm.config.mcp_servers import McpServer
+from swarm_agents.mcp.status import USUAL_TIMEOUTS, ServerStatus, Timeouts
 from swarm_agents.toolbox.tool import Tool
 
 if TYPE_CHECKING:

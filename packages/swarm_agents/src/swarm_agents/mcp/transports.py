@@ -28,11 +28,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from swarm.agents.http import CONNECT_SECONDS, Limited, open_client
-from swarm.config.mcp_servers import Address, McpServer, Program, Timeouts
+from swarm.config.mcp_servers import Address, McpServer, Program
 from swarm.domain.patterns import has_few_values
 from swarm.processes.child import Child
 from swarm.telemetry.redaction import Redactor
 from swarm_agents.mcp.calls import MOST_VALUES, McpServerUnusable
+from swarm_agents.mcp.status import Timeouts
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

@@ -16,7 +16,6 @@ from structlog.testing import capture_logs
 from packages.swarm_agents.tests.agents.mcp.conftest import plain_in
 from swarm.app import settings_mapping
 from swarm.config import Settings, load
-from swarm.config.mcp_servers import Timeouts
 from swarm.domain.answers.events import (
     AgentEvent,
     Failed,
@@ -39,6 +38,7 @@ from swarm_agents.built_in_tools.agentcore import AgentCoreOptions
 from swarm_agents.built_in_tools.agentcore.core import AgentCore
 from swarm_agents.built_in_tools.agentcore.sessions import AgentCoreSessions as AwsSessions
 from swarm_agents.mcp.servers import McpServers
+from swarm_agents.mcp.status import Timeouts
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
 from tests.support.quick import quick
 from tests.support.waiting import wait_until

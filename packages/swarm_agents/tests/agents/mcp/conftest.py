@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from swarm.config.mcp_servers import Address, McpServer, Program, ServerStatus, Timeouts
+from swarm.config.mcp_servers import Address, McpServer, Program
 from swarm_agents.mcp.servers import McpServers
+from swarm_agents.mcp.status import ServerStatus, Timeouts
 from swarm_agents.toolbox.tool import Tool, ToolAnswer
 from tests.support.waiting import wait_until
 
