@@ -179,7 +179,7 @@ def log_actions() -> set[str]:
     trees = [
         module.tree
         for module in modules()
-        if module.path.parts[0] == "swarm"
+        if module.folder[:1] in (("swarm",), ("swarm_agents",))
         and module.path.parts[1] not in ("demo", "bench")
         and re.search(r"action|attempt|watch\(", module.text)
     ]

@@ -62,7 +62,7 @@ class AgentSet:
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, database: Database, deadline: StopDeadline, taken: Mapping[str, object]
+    settings: Settings, database: Database, deadline: StopDeadline, taken: Collection[str]
 ) -> AsyncIterator[AgentSet]:
     """Yields the agents of all extensions. They are opened one after another, and closed in reverse.
 

@@ -29,8 +29,11 @@ SECRET_NAME: Final = re.compile(_WORDS + r"s?$", re.IGNORECASE)
 
 # Each pattern before a secret has a maximum length; without it, a text of 50,000 letters took half a minute.
 _BY_LOOK: Final = (
-    # keys and tokens of Slack, ours, and of model and code services
-    re.compile(r"\b(xox[a-z](?:\.xox[a-z])?-|xapp-|swarm_|sk-|gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9._~+/=-]{4,}"),
+    # keys and tokens of Slack, ours, and of model and code services, but not the names of our packages
+    re.compile(
+        r"\b(xox[a-z](?:\.xox[a-z])?-|xapp-|swarm_(?!(?:agents|base|lab|runner)(?![\w~+/=-]))|sk-|gh[pousr]_|"
+        r"github_pat_|glpat-)[A-Za-z0-9._~+/=-]{4,}"
+    ),
     re.compile(r"\b((?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE),
     # scheme://user:password@host; the password may hold any character that does not end an address
     re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s:/?#@'\"]{0,200}:)[^\s'\"]{1,500}(?=@)"),

@@ -222,6 +222,7 @@ def test_values_under_the_name_of_a_secret_are_hidden_whatever_they_are(written:
         "The coordinator is up.",
         "thread 019a-b of C0123:1700000000.000100",
         "the lease token is unknown",
+        "swarm_agents.models.served",
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(harmless: str) -> None:

@@ -53,7 +53,7 @@ class AgentCore:
         sessions = AgentCoreSessions()
         if importlib.util.find_spec(_PACKAGE) is None:
             return cls(
-                (), [_line(NAMES, "the package bedrock-agentcore is missing; install swarm[agentcore]")], sessions
+                (), [_line(NAMES, "the package bedrock-agentcore is missing; install swarm-agents[agentcore]")], sessions
             )
         try:
             clients = await asyncio.wait_for(in_thread(lambda: Clients(options)), _OPEN_SECONDS)
@@ -99,7 +99,7 @@ def _why(error: Exception) -> str:
         case TimeoutError():
             return f"AWS's credentials were not found within {_OPEN_SECONDS:g} s"
         case ImportError():
-            return f"the package bedrock-agentcore cannot be loaded ({error}); reinstall swarm[agentcore]"
+            return f"the package bedrock-agentcore cannot be loaded ({error}); reinstall swarm-agents[agentcore]"
     return f"AWS's configuration cannot be used: {' '.join(str(error).split()) or type(error).__name__}"
 
 

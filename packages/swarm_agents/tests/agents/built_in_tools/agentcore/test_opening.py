@@ -40,7 +40,7 @@ async def test_without_the_package_there_is_none(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     core = await AgentCore.open(OPTIONS)
     assert core.tools() == ()
-    assert core.why_absent() == (f"{ALL}: the package bedrock-agentcore is missing; install swarm[agentcore].",)
+    assert core.why_absent() == (f"{ALL}: the package bedrock-agentcore is missing; install swarm-agents[agentcore].",)
 
 
 async def test_without_credentials_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
