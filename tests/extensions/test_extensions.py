@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from swarm.domain.errors import ConfigurationError
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.store.bridge.database import Database
 from swarm.telemetry.redaction import HIDDEN
-from tests.support.http import client as http_client
 from tests.support.processes import processes_in, until_ready
 from tests.support.stage import Stage
 from tests.support.twin_client import ANSWERED
@@ -57,12 +56,6 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def clear() -> None:
     extensions.installed.cache_clear()
     extension_sections._sections.cache_clear()
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with http_client(timeout=60) as http:
-        yield http
 
 
 async def test_an_agent_a_command_a_route_and_a_section_work_in_a_coordinator(

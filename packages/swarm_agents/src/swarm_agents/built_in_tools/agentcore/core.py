@@ -53,7 +53,9 @@ class AgentCore:
         sessions = AgentCoreSessions()
         if importlib.util.find_spec(_PACKAGE) is None:
             return cls(
-                (), [_line(NAMES, "the package bedrock-agentcore is missing; install swarm-agents[agentcore]")], sessions
+                (),
+                [_line(NAMES, "the package bedrock-agentcore is missing; install swarm-agents[agentcore]")],
+                sessions,
             )
         try:
             clients = await asyncio.wait_for(in_thread(lambda: Clients(options)), _OPEN_SECONDS)
