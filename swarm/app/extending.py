@@ -60,6 +60,11 @@ class AgentSet:
             connect(services)
 
 
+def own_section(settings: Settings, name: str) -> Section | None:
+    """Returns the section ``extensions.NAME``, if there is one."""
+    return getattr(settings.extensions, name, None)
+
+
 @asynccontextmanager
 async def opened(
     settings: Settings, database: Database, deadline: StopDeadline, taken: Collection[str]
@@ -74,7 +79,7 @@ async def opened(
         for name, extension in extensions.installed().items():
             if target := extension.agents:
                 host = AgentHost(
-                    settings=settings, section=_section(settings, name), database=database, deadline=deadline
+                    settings=settings, section=own_section(settings, name), database=database, deadline=deadline
                 )
                 opening = _checked(extension, target, AbstractAsyncContextManager, extension.load(target)(host))
                 added = _checked(extension, target, AgentSet, await stack.enter_async_context(opening))
@@ -101,7 +106,7 @@ def routes(host: RouteHost, taken: Sequence[BaseRoute]) -> list[BaseRoute]:
     owners = dict.fromkeys(_first_parts(taken), "swarm")
     for name, extension in extensions.installed().items():
         if target := extension.routes:
-            made = extension.load(target)(replace(host, section=_section(host.settings, name)))
+            made = extension.load(target)(replace(host, section=own_section(host.settings, name)))
             added = [_checked(extension, target, BaseRoute, one) for one in _checked(extension, target, Sequence, made)]
             _claim(owners, _first_parts(added), extension, "routes below /{}")
             found += added
@@ -125,7 +130,3 @@ def _checked(extension: Extension, target: str, kind: Any, found: Any) -> Any:
     if not isinstance(found, kind):
         raise extension.unusable(target, f"it gives {type(found).__name__} in place of {kind.__name__}")
     return found
-
-
-def _section(settings: Settings, name: str) -> Section | None:
-    return getattr(settings.extensions, name, None)

@@ -214,8 +214,13 @@ def manifest(
 
 def run(arguments: list[str]) -> int | None:
     """Runs a command. Returns its exit code, if it has one."""
+    is_help = arguments in ([], ["--help"], ["-h"])
+    for extension in extensions.installed().values():
+        for name, command in extension.commands.items():
+            if is_help or name.split()[0] == arguments[0]:
+                extension.load(command.target)  # its errors name the package, those of cyclopts do not
     complete()
-    if arguments in ([], ["--help"], ["-h"]):
+    if is_help:
         app.resolved_commands()  # the help describes every command
     result = app(arguments, result_action="return_value")
     return result if isinstance(result, int) else None

@@ -53,12 +53,15 @@ class Extension:
     section: str | None = None  # its settings, below extensions.NAME: a subclass of `swarm.config.section.Section`
 
     def load(self, target: str) -> Any:
-        """Returns what a target names. Raises ConfigurationError if it cannot be imported."""
+        """Returns the function or class that a target names. Raises ConfigurationError if it cannot be imported."""
         module, _, name = target.partition(":")
         try:
-            return getattr(import_module(module), name)
+            found = getattr(import_module(module), name)
         except Exception as error:  # code of others
             raise self.unusable(target, repr(error)) from error
+        if not callable(found):
+            raise self.unusable(target, f"it is no function or class, but {type(found).__name__}")
+        return found
 
     def unusable(self, target: str, reason: str) -> ConfigurationError:
         """Returns the error for a part that cannot be used."""

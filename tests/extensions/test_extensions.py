@@ -16,6 +16,7 @@ from starlette.routing import Route
 from swarm import extensions
 from swarm.app import extending
 from swarm.app.process import StopDeadline
+from swarm.cli import commands
 from swarm.config import extension_sections, read
 from swarm.config.explaining import explain
 from swarm.domain.errors import ConfigurationError
@@ -137,6 +138,10 @@ BAD = {
         "EXTENSION = Extension(package='swarm-bad', agents='builtins:repr')",
         "it gives str in place of AbstractAsyncContextManager",
     ),
+    "its agents are no function": (
+        "EXTENSION = Extension(package='swarm-bad', agents='swarm.extensions:GROUP')",
+        "swarm.extensions:GROUP: it is no function or class, but str",
+    ),
     "its agent has another's name": (
         "EXTENSION = Extension(package='swarm-bad', agents='swarm_weather.parts:agents', "
         "section='swarm_weather.settings:WeatherSettings')",
@@ -159,12 +164,23 @@ async def test_an_extension_that_cannot_be_used_stops_the_start_with_its_name(
     assert "ninstall swarm-" in str(refused.value.hint)
 
 
+@pytest.mark.parametrize("words", [["--help"], ["bad"]])
+def test_a_command_that_cannot_be_imported_is_told_with_its_package(packages: Path, words: list[str]) -> None:
+    code = "EXTENSION = Extension(package='swarm-bad', commands={'bad': Command(target='swarm_weather:nothing')})"
+    (packages / "swarm_bad.py").write_text("from swarm.extensions import Command, Extension\n" + code)
+    install(packages, "swarm-bad", "swarm_bad:EXTENSION", "bad")
+    with pytest.raises(ConfigurationError, match="swarm-bad cannot be used as an extension: swarm_weather:nothing"):
+        commands.run(words)
+
+
 def test_routes_below_one_of_ours_are_refused(packages: Path, tmp_path: Path) -> None:
     settings = read({}, folder=tmp_path, user_home=tmp_path).settings
     nothing: Any = None
     runs = AgentRuns({}, nothing, {})
     host = extending.RouteHost(settings=settings, section=None, services=nothing, identities=nothing, runs=runs)
-    assert [route.path for route in extending.routes(host, [Route("/agents", repr)])] == ["/weather"]
+    (route,) = extending.routes(host, [Route("/agents", repr)])
+    assert isinstance(route, Route)
+    assert route.path == "/weather"
     with pytest.raises(ConfigurationError, match="swarm-weather has routes below /weather, and so has swarm"):
         extending.routes(host, [Route("/weather/{day}", repr)])
 

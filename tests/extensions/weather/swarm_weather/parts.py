@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from swarm.app.extending import AgentHost, AgentSet, RouteHost
+from swarm.app.extending import AgentHost, AgentSet, RouteHost, own_section
 from swarm.config import load
 from swarm.domain.answers.agents import Health, RunEnd, StreamingAgent, conversation_id
 from swarm.domain.answers.events import AgentEvent, Finished, RunInput, TextDelta
@@ -59,4 +59,4 @@ def routes(host: RouteHost) -> list[Route]:
 
 def weather() -> None:
     """Print the forecast."""
-    print(forecast(load().extensions.weather))
+    print(forecast(own_section(load(), "weather")))
