@@ -84,17 +84,13 @@ async def opened(
                 opening = _checked(extension, target, AbstractAsyncContextManager, extension.load(target)(host))
                 added = _checked(extension, target, AgentSet, await stack.enter_async_context(opening))
                 _claim(owners, {one.spec.name for one in added.hired} | added.agents.keys(), extension, "an agent {}")
-                found = _joined(found, added)
+                found = AgentSet(
+                    hired=(*found.hired, *added.hired),
+                    agents={**found.agents, **added.agents},
+                    callers={**found.callers, **dict.fromkeys(added.agents, CallerPolicy()), **added.callers},
+                    connections=(*found.connections, *added.connections),
+                )
         yield found
-
-
-def _joined(one: AgentSet, other: AgentSet) -> AgentSet:
-    return AgentSet(
-        hired=(*one.hired, *other.hired),
-        agents={**one.agents, **other.agents},
-        callers={**one.callers, **dict.fromkeys(other.agents, CallerPolicy()), **other.callers},
-        connections=(*one.connections, *other.connections),
-    )
 
 
 def routes(host: RouteHost, taken: Sequence[BaseRoute]) -> list[BaseRoute]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Annotated
 
-from pydantic import ValidationError, create_model
+from pydantic import PlainValidator, ValidationError, create_model
 
 from swarm import extensions
 from swarm.config.section import Section
@@ -17,6 +18,9 @@ def checked_sections(given: object) -> Section:
     Raises ValidationError, and ConfigurationError for an extension whose section cannot be used.
     """
     return _sections().model_validate(given)
+
+
+ExtensionSections = Annotated[Section, PlainValidator(checked_sections)]
 
 
 @cache

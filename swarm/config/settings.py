@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings, BudgetSettings, RemoteAgentSettings
 from swarm.config.builtin import (
@@ -33,7 +25,7 @@ from swarm.config.builtin import (
 )
 from swarm.config.channel_agents import agent_by_id, is_service
 from swarm.config.channels import ChannelSettings, EmojiName, FeedbackSettings, GroupId, UserId
-from swarm.config.extension_sections import checked_sections
+from swarm.config.extension_sections import ExtensionSections, checked_sections
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.errors import Invalid
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
@@ -355,7 +347,7 @@ class Settings(Section):
     remove_secrets: bool = Field(True, description="remove apparent secrets from agents' posts")
     metrics: MetricsSettings = MetricsSettings()
     traces: TracesSettings = TracesSettings()
-    extensions: Annotated[Section, PlainValidator(checked_sections)] = Field(
+    extensions: ExtensionSections = Field(
         default_factory=lambda: checked_sections({}), description="the sections of other packages, by name"
     )
     test_clock: Path | None = Field(

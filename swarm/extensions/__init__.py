@@ -65,7 +65,10 @@ class Extension:
 
     def unusable(self, target: str, reason: str) -> ConfigurationError:
         """Returns the error for a part that cannot be used."""
-        return _unusable(self.package, target, reason)
+        return ConfigurationError(
+            f"The package {self.package} cannot be used as an extension: {target}: {reason}.",
+            hint=f"Install a version of it that fits, or uninstall it: pip uninstall {self.package}",
+        )
 
 
 @cache
@@ -104,21 +107,14 @@ def missing(what: str, package: str) -> ConfigurationError:
 
 
 def _loaded(point: EntryPoint) -> Extension:
-    package = point.dist.name if point.dist else point.value
+    package = Extension(package=point.dist.name if point.dist else point.value)
     try:
         found = point.load()
     except Exception as error:  # code of others
-        raise _unusable(package, point.value, repr(error)) from error
+        raise package.unusable(point.value, repr(error)) from error
     if not isinstance(found, Extension):
-        raise _unusable(package, point.value, "it is no swarm.extensions.Extension")
+        raise package.unusable(point.value, "it is no swarm.extensions.Extension")
     return found
-
-
-def _unusable(package: str, target: str, reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"The package {package} cannot be used as an extension: {target}: {reason}.",
-        hint=f"Install a version of it that fits, or uninstall it: pip uninstall {package}",
-    )
 
 
 def _both(one: str, other: str, what: str) -> ConfigurationError:

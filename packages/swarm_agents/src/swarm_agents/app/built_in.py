@@ -157,12 +157,8 @@ async def _open(
         agents=agents,
         hired=hired,
         callers=settings_mapping.caller_policies(settings),
-        connections=(team.connect, partial(_tell_unoffered, toolbox)),
+        connections=(team.connect, lambda services: setattr(services.agents, "unoffered", toolbox.unoffered)),
     )
-
-
-def _tell_unoffered(toolbox: Toolbox, services: Services) -> None:
-    services.agents.unoffered = toolbox.unoffered
 
 
 async def register(settings: Settings, database: Database) -> None:
