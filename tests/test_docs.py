@@ -179,8 +179,7 @@ def log_actions() -> set[str]:
     trees = [
         module.tree
         for module in modules()
-        if module.path.parts[0] != "tools"
-        and not {"demo", "bench", "swarm_lab"} & set(module.path.parts)
+        if module.folder[:1] in (("swarm",), ("swarm_agents",), ("swarm_runner",), ("swarm_base",))
         and re.search(r"action|attempt|watch\(", module.text)
     ]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]

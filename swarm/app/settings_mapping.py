@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
 
 from pydantic import SecretStr
 
@@ -18,21 +16,17 @@ from swarm.config import (
     RemoteAgentSettings,
     Settings,
 )
-from swarm.config.builtin import SERVERS_CONFIG, AgentLimitSettings
+from swarm.config.builtin import SERVERS_CONFIG
 from swarm.config.channels import AgentAccessSettings, FeedbackSettings
 from swarm.config.reading import where_set
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.language_models import NO_LIMITS, ModelSpec, Provider, RunLimits
+from swarm.domain.model.language_models import ModelSpec, Provider
 from swarm.domain.model.requests import DecisionPolicy
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.policy.access import AgentAccess, CallerPolicy
 from swarm.domain.policy.channels import ChannelPolicy, Listen, PeopleLists
 from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook
-from swarm.domain.policy.section import Section
-
-if TYPE_CHECKING:
-    from swarm.agents.toolbox.tool import ToolLimits
 
 
 def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPolicy:
@@ -159,49 +153,6 @@ def model_specs(settings: Settings, agent: str | None = None) -> list[ModelSpec]
         _model(settings, provider or guess(like), called, is_guessed=provider is None)
         for provider, like, called in named
     ]
-
-
-_DAILY: Final = ("requests", "tokens", "tool_calls", "cost_dollars")
-_OF_RUN: Final = (*_DAILY, "seconds")
-
-
-def run_limits(settings: Settings, agent: str | None = None) -> RunLimits:
-    """Returns the limits of one run of built-in agents, or of one ``agent``."""
-    return _limits(_sources(settings, agent), _OF_RUN)
-
-
-def day_limits(settings: Settings, agent: str) -> RunLimits:
-    """Returns the limits of a conversation's answers on one day, as they hold for one agent's runs."""
-    return _limits([(f"{key}.thread", limits.thread) for key, limits in _sources(settings, agent)], _DAILY)
-
-
-def tool_limits(settings: Settings, agent: str) -> tuple[ToolLimits, ...]:
-    """Returns the limits of tools for one agent: its own before those of all agents, each in the settings' order."""
-    from swarm.agents.toolbox.tool import ToolLimits
-
-    return tuple(
-        ToolLimits(pattern=pattern, key=f"{key}.tools.{pattern}", **one.model_dump())
-        for key, limits in _sources(settings, agent)
-        for pattern, one in limits.tools.items()
-    )
-
-
-def _sources(settings: Settings, agent: str | None) -> list[tuple[str, AgentLimitSettings]]:
-    """Returns the sections with limits, each with its key: the agent's own, and those of all agents."""
-    everyone = ("limits", settings.limits)
-    return (
-        [(f"agents.builtin.{agent}.limits", settings.agents.builtin[agent].limits), everyone] if agent else [everyone]
-    )
-
-
-def _limits(sources: Sequence[tuple[str, Section]], names: Sequence[str]) -> RunLimits:
-    """Returns each limit from the first section that sets it, or else from the last."""
-    keys: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    for name in names:
-        key, section = next((one for one in sources if name in one[1].model_fields_set), sources[-1])
-        keys[name], values[name] = f"{key}.{name}", getattr(section, name)
-    return replace(NO_LIMITS, **values, keys=keys)
 
 
 def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:

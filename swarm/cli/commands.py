@@ -54,7 +54,7 @@ app.command("swarm.cli.settings_commands:imports", name="import")
 def complete() -> App:
     """Returns the app with the commands of other packages, and in place of those of our own packages that are not
     installed, what to install. Raises ConfigurationError for a name that is taken."""
-    added = {name: command for extension in extensions.installed() for name, command in extension.commands.items()}
+    added = {name: command for one in extensions.installed().values() for name, command in one.commands.items()}
     for name, command in added.items():
         *group, last = name.split()
         place = app[group[0]] if group else app
@@ -169,6 +169,11 @@ def manifest(
 
 def run(arguments: list[str]) -> int | None:
     """Runs a command. Returns its exit code, if it has one."""
+    is_help = arguments in ([], ["--help"], ["-h"])
+    for extension in extensions.installed().values():
+        for name, command in extension.commands.items():
+            if is_help or name.split()[0] == arguments[0]:
+                extension.load(command.target)  # its errors name the package, those of cyclopts do not
     complete()
     asked_about = [one for one in arguments if one not in ("--help", "-h")]
     if asked_about in ([], ["slack"]):  # the help describes every command

@@ -84,6 +84,8 @@ def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str
     variable = next((name for name in names if variables.get(name)), names[0] if names else None)
     key = ".".join(path) + (f" ({variable})" if variable else "")
     if part["type"] == "extra_forbidden":
+        if path[0] == "extensions" and len(path) == 2:
+            return key, "no package that is installed has settings of this name"
         return key, f"there is no such setting{_meant(path)}"
     expected = expectation(part)
     value = part.get("input")

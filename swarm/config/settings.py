@@ -25,6 +25,7 @@ from swarm.config.builtin import (
 )
 from swarm.config.channel_agents import agent_by_id, is_service
 from swarm.config.channels import ChannelSettings, FeedbackSettings
+from swarm.config.extension_sections import ExtensionSections, checked_sections
 from swarm.config.section import GivenSecret, OwnSecret
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.leases import LEASE_SECONDS
@@ -265,6 +266,9 @@ class Settings(Section):
     remove_secrets: bool = Field(True, description="remove apparent secrets from agents' posts")
     metrics: MetricsSettings = MetricsSettings()
     traces: TracesSettings = TracesSettings()
+    extensions: ExtensionSections = Field(
+        default_factory=lambda: checked_sections({}), description="the sections of other packages, by name"
+    )
     test_clock: Path | None = Field(
         None, description="a file with the number of seconds by which the clock is ahead; for tests only"
     )

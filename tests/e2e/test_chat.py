@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, environment, terminal
+from packages.swarm_agents.tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, environment, terminal
 from tests.support.processes import Ended, Processes, free_port
 from tests.support.providers import Fails, ProviderServer, Reply, Request, Say, Silent, openai_server
 from tests.support.quick import quick

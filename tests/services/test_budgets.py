@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from packages.swarm_agents.tests.agents.builtin.making import assistant, remembering
+from packages.swarm_agents.tests.agents.builtin.scripted import Scripted as ScriptedModel
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.budgets import BudgetScope, BudgetUnit
 from swarm.domain.model.language_models import ModelUsage
@@ -17,8 +19,6 @@ from swarm.domain.model.requests import HumanDecision
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.policy.budgets import Budget, Budgets
 from swarm.store.builtin import budget_raises, model_usage
-from tests.agents.builtin.making import assistant, remembering
-from tests.agents.builtin.scripted import Scripted as ScriptedModel
 from tests.services.test_live_questions import decide, open_requests
 from tests.support.live import Scripted, Show, hired, playing, says
 from tests.support.streams import begun

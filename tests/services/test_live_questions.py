@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
-from swarm.agents.mcp.server import Address, McpServer
-from swarm.agents.mcp.servers import McpServers
+from packages.swarm_agents.tests.agents.builtin.making import assistant, remembering
+from packages.swarm_agents.tests.agents.builtin.scripted import Calls
+from packages.swarm_agents.tests.agents.builtin.scripted import Scripted as ScriptedModel
+from packages.swarm_agents.tests.agents.mcp.conftest import QUICK
+from packages.swarm_agents.tests.agents.mcp.programs.asking_server import made
+from swarm.config.mcp_servers import Address, McpServer
 from swarm.domain.answers.agents import OnRestart
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.deliveries import DeliveryKind
@@ -36,11 +40,7 @@ from swarm.services.requests.human_requests import CALL_IS_OVER
 from swarm.services.requests.upkeep import WORK_IS_OVER
 from swarm.store import grants, requests
 from swarm.store.runs.runs import Run
-from tests.agents.builtin.making import assistant, remembering
-from tests.agents.builtin.scripted import Calls
-from tests.agents.builtin.scripted import Scripted as ScriptedModel
-from tests.agents.mcp.conftest import QUICK
-from tests.agents.mcp.programs.asking_server import made
+from swarm_agents.mcp.servers import McpServers
 from tests.support.conversing import begun, press, pressed, status
 from tests.support.doors import serving
 from tests.support.live import Gate, Scripted, Show, hired, playing, says, show

@@ -37,7 +37,7 @@ LOADED = [
     "swarm.cli.operator_commands",
     "swarm.cli.data",
     "swarm.app.bootstrap",
-    "swarm.app.built_in",
+    "swarm_agents.app.built_in",
     "swarm_lab.demo.rules.model_server",
     "swarm.entrypoints.mcp.mcp_server",
     "slack_twin.server",

@@ -223,6 +223,7 @@ def test_values_under_the_name_of_a_secret_are_hidden_whatever_they_are(written:
         "thread 019a-b of C0123:1700000000.000100",
         "the lease token is unknown",
         "swarm_runner.run: packages/swarm_base/src/swarm_base/log.py, swarm_agents.mcp, swarm_lab",
+        "swarm_agents.models.served",
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(harmless: str) -> None:

@@ -61,12 +61,19 @@ asyncio.run(main(*sys.argv[1:]))
 
 OF_EVERY_KIND = """
 import asyncio, os, pathlib, sys
-from swarm.agents.mcp.server import McpServer, Program
-from swarm.agents.mcp.servers import McpServers
-from swarm.agents.system_prompts.files import Template
-from swarm.agents.system_prompts.limits import RenderLimits
-from swarm.agents.system_prompts.renderer import Renderer
+from swarm.config.mcp_servers import McpServer, Program
+from swarm_agents.mcp.servers import McpServers
+from swarm_agents.system_prompts.files import Template
+from swarm_agents.system_prompts.limits import RenderLimits
+from swarm_agents.system_prompts.renderer import Renderer
 from swarm_lab.programs import Programs
+from swarm_base.processes.captured import run_program
+from swarm.config.mcp_servers import McpServer, Program
+from swarm_agents.mcp.servers import McpServers
+from swarm_agents.system_prompts.files import Template
+from swarm_agents.system_prompts.limits import RenderLimits
+from swarm_agents.system_prompts.renderer import Renderer
+from swarm_lab.demo.processes import Parts
 from swarm_base.processes.captured import run_program
 
 async def main(server, folder):

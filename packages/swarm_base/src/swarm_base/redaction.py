@@ -31,8 +31,8 @@ SECRET_NAME: Final = re.compile(_WORDS + r"s?$", re.IGNORECASE)
 _BY_LOOK: Final = (
     # keys and tokens of Slack, ours (not the names of our packages), and of model and code services
     re.compile(
-        r"\b(xox[a-z](?:\.xox[a-z])?-|xapp-|swarm_(?!(?:base|runner|agents|lab)\b)|sk-|gh[pousr]_|github_pat_|glpat-)"
-        r"[A-Za-z0-9._~+/=-]{4,}"
+        r"\b(xox[a-z](?:\.xox[a-z])?-|xapp-|swarm_(?!(?:agents|base|lab|runner)(?![\w~+/=-]))|sk-|gh[pousr]_|"
+        r"github_pat_|glpat-)[A-Za-z0-9._~+/=-]{4,}"
     ),
     re.compile(r"\b((?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE),
     # scheme://user:password@host; the password may hold any character that does not end an address

@@ -25,7 +25,7 @@ RULE = (ROOT / ".cursor" / "rules" / "streaming-conformance.mdc").read_text(enco
 
 PIPELINE = [
     "swarm/agents",
-    "swarm/agents/builtin",
+    "packages/swarm_agents/src/swarm_agents/builtin",
     "swarm/agents/remote",
     "swarm/agents/remote/translation",
     "swarm/domain/answers",

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.agents.builtin.messages import fenced
-from swarm.agents.router import decision, router
-from swarm.agents.router.decision import PlannedCall as RouterCall
-from swarm.agents.system_prompts.files import PromptFiles
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
+from swarm_agents.builtin.messages import fenced
+from swarm_agents.router import decision, router
+from swarm_agents.router.decision import PlannedCall as RouterCall
+from swarm_agents.system_prompts.files import PromptFiles
+from swarm_agents.toolbox.tool import Tool, ToolAnswer
 from swarm_lab.demo import home, settings_file
 from swarm_lab.demo.calculator import calculator
 from swarm_lab.demo.rules import router_rules

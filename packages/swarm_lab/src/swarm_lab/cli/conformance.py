@@ -207,9 +207,9 @@ async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[AgentClient, Conv
 @asynccontextmanager
 async def _running(chosen: _InProcessAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
     """Yields a built-in agent with a temporary database of its own."""
-    from swarm.app import built_in
     from swarm.store.admin import preparation
     from swarm.store.bridge.database import Database
+    from swarm_agents.app import built_in
 
     with TemporaryDirectory(prefix="swarm-conformance-") as folder:
         url = f"sqlite:///{Path(folder) / 'swarm.db'}"
