@@ -344,7 +344,7 @@ def test_a_line_stays_json_when_a_secret_is_cut_out_of_it() -> None:
         assert isinstance(orjson.loads(redactor.line(line)), dict), line
 
 
-def test_a_secret_that_is_learned_later_is_hidden_from_then_on() -> None:
+def test_a_secret_that_is_learned_later_is_hidden_from_then_on(written: Log) -> None:
     stream = io.StringIO()
     log.configure("info", as_json=True, stream=stream)
     logger = structlog.get_logger("late")

@@ -31,7 +31,7 @@ SECRET_NAME: Final = re.compile(_WORDS + r"s?$", re.IGNORECASE)
 _BY_LOOK: Final = (
     # keys and tokens of Slack, ours (not the names of our packages), and of model and code services
     re.compile(
-        r"\b(xox[a-z](?:\.xox[a-z])?-|xapp-|swarm_(?!(?:agents|base|lab|runner)(?![\w~+/=-]))|sk-|gh[pousr]_|"
+        r"\b(xox[a-z](?:\.xox[a-z])?-|xapp-|swarm_(?!(?:agents|base|lab|runner)(?![\w~+=-]))|sk-|gh[pousr]_|"
         r"github_pat_|glpat-)[A-Za-z0-9._~+/=-]{4,}"
     ),
     re.compile(r"\b((?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE),
