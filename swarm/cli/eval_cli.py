@@ -30,7 +30,7 @@ from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.model.threads import AuthorKind, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView
+from swarm.domain.model.triggers import InboxMessageView, UserView
 from swarm.domain.prompts.input import INBOX_TRIGGER, PromptInput
 from swarm.domain.prompts.prompts import render
 from swarm.entrypoints.mcp.mcp_server import describe_tool
@@ -109,7 +109,7 @@ def _prompt(run: BuiltinRun) -> str:
     )  # fmt: skip
     last = history[-1]
     new = InboxMessageView(
-        id="message", text=last.text, preview=last.text[:200], user_id=last.author_id, user_name=last.author,
+        id="message", text=last.text, preview=last.text[:200], user=UserView(id=last.author_id, name=last.author),
         ts=last.ts, received_at=0, matched_by=MatchedBy.MENTION, routing_reason="a mention", status=InboxStatus.CLAIMED,
     )  # fmt: skip
     wanted = PromptInput(

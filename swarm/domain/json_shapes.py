@@ -15,11 +15,9 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict, is_typeddict
 
-from swarm.clock import from_iso, to_iso
-from swarm.domain.errors import Invalid
+from swarm.clock import to_iso
 from swarm.domain.model.agents import AgentMessage
 from swarm.domain.model.triggers import Tray
-from swarm.domain.requests.shapes import RequestShape, request_shape
 from swarm.domain.text.slack_text import preview
 
 _Shape = TypeVar("_Shape")
@@ -40,17 +38,6 @@ def shape(kind: type[_Shape], *views: object, **given: object) -> _Shape:
         value = given[key] if key in given else read(views)
         found[key] = value if convert is None or type(value) is str else convert(value)  # most values are strings
     return cast("_Shape", found)
-
-
-def time_of(since: str | None) -> int:
-    """Returns a time in ISO 8601 as microseconds since 1970; 0 for no time. Raises Invalid for other text."""
-    if not since:
-        return 0
-    try:
-        return from_iso(since)
-    except ValueError:
-        expected = "a time in ISO 8601, such as 2026-11-23T09:30:00Z"
-        raise Invalid(f"'since' is not {expected}.", fields={"since": expected}) from None
 
 
 @cache
@@ -82,8 +69,6 @@ def _reader(key: str, views: tuple[type, ...], parts: tuple[str, ...] = (), firs
 def _conversion(hint: Any) -> _Convert | None:
     """Returns the conversion of a value to JSON; None if the value is already JSON."""
     inner = get_args(hint)
-    if hint is RequestShape:
-        return lambda request: request_shape(request, for_asker=True)
     if is_typeddict(hint):
         return partial(shape, hint)
     if get_origin(hint) is list:
@@ -107,15 +92,6 @@ def _text(value: object) -> object:
     return to_iso(value) if isinstance(value, int) else value
 
 
-class FileShape(TypedDict):
-    """An attachment, by name."""
-
-    id: str
-    name: str
-    mimetype: str | None
-    size_bytes: int | None
-
-
 class SharedFileShape(TypedDict):
     """A file shared in a thread. ``ts`` is the timestamp of its message, null if Slack did not report it."""
 
@@ -125,141 +101,11 @@ class SharedFileShape(TypedDict):
     ts: str | None
 
 
-class MessageShape(TypedDict):
-    """One message of a thread's transcript. ``standing`` is its author's standing."""
-
-    ts: str
-    author: str
-    kind: str
-    standing: str
-    text: str
-    edited: bool
-    files: list[FileShape]
-
-
 class UserShape(TypedDict):
     """The author of a message."""
 
     id: str
     name: str
-
-
-class InboxMessageShape(TypedDict):
-    """An inbox message with the complete new message."""
-
-    id: str
-    text: str
-    preview: str
-    user: UserShape
-    standing: str
-    ts: str
-    received_at: str
-    matched_by: str
-    files: list[FileShape]
-    task_id: str | None
-    instruction: str | None
-
-
-class ThreadShape(TypedDict):
-    """The thread of a conversation."""
-
-    id: str
-    team: str
-    channel: str
-    channel_name: str
-    thread_ts: str
-    permalink: str
-
-
-class LeaseShape(TypedDict):
-    """The right to work on a trigger, until it expires."""
-
-    token: str
-    expires_at: str
-
-
-class TriggerLeaseShape(LeaseShape):
-    """The lease of a trigger. The key is a bearer token for the program that does the work, and ends with the lease."""
-
-    key: str
-
-
-class NoticeShape(TypedDict):
-    """A notice: the event, its cause, the related inbox message, task or agent message, and a text."""
-
-    kind: str
-    inbox_message_id: str | None
-    task_id: str | None
-    agent_message_id: str | None
-    channel: str | None
-    actor: UserShape | None
-    text: str | None
-
-
-class DependencyShape(TypedDict):
-    """A task that another task waits for, and its result."""
-
-    id: str
-    title: str
-    status: str
-    result: str | None
-    error: str | None
-
-
-class TaskShape(TypedDict):
-    """A task. Agents are given by name."""
-
-    id: str
-    title: str
-    description: str
-    status: str
-    priority: int
-    agent: str | None
-    agent_id: str | None
-    created_by: str | None
-    requester: str | None
-    parent_id: str | None
-    depends_on: list[str]
-    dependencies: list[DependencyShape]
-    thread_id: str | None
-    inbox_message_id: str | None
-    attempts: int
-    progress: str | None
-    percent: int | None
-    result: str | None
-    error: str | None
-    created_at: str
-    started_at: str | None
-    ended_at: str | None
-
-
-class FoundTasks(TypedDict):
-    """Tasks, newest first."""
-
-    tasks: list[TaskShape]
-
-
-class TriggerShape(TypedDict):
-    """One piece of work or one notice."""
-
-    id: str
-    kind: str
-    created_at: str
-    attempt: int
-    due_at: str
-    lease: TriggerLeaseShape
-    prompt: str
-    thread: ThreadShape | None
-    thread_context: list[MessageShape]
-    context_incomplete: bool
-    started_by: str
-    inbox_messages: list[InboxMessageShape]
-    task: TaskShape | None
-    notice: NoticeShape | None
-    requests: list[RequestShape]
-    overthink: bool
-    humble_followup: bool
-    instruction: str | None
 
 
 TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})

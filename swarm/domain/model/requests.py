@@ -19,6 +19,7 @@ from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
 from swarm.domain.text.characters import is_blank
 from swarm.domain.tool_names import tool_key
+from swarm.domain.views import Time, View
 
 EXPIRES_SECONDS: Final = 24 * 3600
 MAX_EXPIRES_SECONDS: Final = 90 * 24 * 3600
@@ -300,15 +301,15 @@ def is_json(value: object) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RequestAnswer:
-    """One person's decision. ``person`` is a Slack user id, or `OPERATOR`."""
+class RequestAnswer(View):
+    """One person's decision. Values of secret fields are hidden from everybody but the asker."""
 
-    person: str
+    person: str  # a Slack user id, or `OPERATOR`
     decision: HumanDecision
-    at: int
-    door: EntryPoint
     values: Mapping[str, Any] | None = None
     arguments: Mapping[str, Any] | None = None  # changed arguments of the tool call
+    at: Time
+    door: EntryPoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,11 +18,10 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from swarm.clock import to_iso
 from swarm.domain.errors import Invalid
-from swarm.domain.json_shapes import LeaseShape, shape
+from swarm.domain.json_shapes import shape
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.triggers import Trigger
+from swarm.domain.model.triggers import LeaseView, Trigger
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.errors import MethodNotAllowed
@@ -31,7 +30,6 @@ from swarm.entrypoints.web.schema import (
     Finish,
     FinishedNextShape,
     FinishedShape,
-    Polled,
     Release,
     Released,
     Renewal,
@@ -101,7 +99,7 @@ class PollRoute:
         if triggers and client.has_gone:
             await self._polls.give_back([trigger.lease_token for trigger in triggers])
             return
-        await Answer(shape(Polled, triggers=triggers))(scope, receive, send)
+        await Answer({"triggers": triggers})(scope, receive, send)
 
     async def _poll_unless_gone(
         self, agent: Agent, wanted: PollRequest, instance: str | None, client: ClientConnection
@@ -139,7 +137,7 @@ class _LeaseRoutes:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Renewal)
         beat = await self._work.renew(agent, said.tokens, instance_id(request.scope), said.parked_seconds)
-        renewed = [LeaseShape(token=token, expires_at=to_iso(until)) for token, until in beat.renewed.expiries]
+        renewed = [LeaseView(token=token, expires_at=until) for token, until in beat.renewed.expiries]
         return Answer(shape(RenewedShape, beat, beat.renewed, renewed=renewed))
 
     async def release(self, request: Request) -> Answer:

@@ -8,12 +8,14 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from swarm.domain.json_shapes import AgentShape, LeaseShape, TriggerShape, time_of
+from swarm.domain.json_shapes import AgentShape
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.triggers import LeaseView, Trigger
 from swarm.domain.selections import Selection
+from swarm.domain.views import time_of
 
 MAX_TOKENS = 500
 """The maximum number of leases in one call."""
@@ -127,15 +129,15 @@ class ExplainQuery(Input):
 class Polled(TypedDict):
     """The answer to a poll."""
 
-    triggers: list[TriggerShape]
+    triggers: list[Trigger]
 
 
 class RenewedShape(TypedDict):
     """The answer to a renewal."""
 
-    renewed: list[LeaseShape]
+    renewed: list[LeaseView]
     lost: list[str]
-    notices: list[TriggerShape]
+    notices: list[Trigger]
 
 
 class Released(TypedDict):
@@ -155,7 +157,7 @@ class FinishedShape(TypedDict):
 class FinishedNextShape(FinishedShape):
     """The answer to a call that asked for the next triggers."""
 
-    triggers: NotRequired[list[TriggerShape]]
+    triggers: NotRequired[list[Trigger]]
 
 
 class RegisteredShape(TypedDict):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.agents import Agent
@@ -16,6 +16,7 @@ from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, Preview, ThreadView, Tray
 from swarm.domain.policy.operating import Reactions
 from swarm.domain.selections import Batch, Selection
+from swarm.domain.views import Key, View, facts_of
 from swarm.services.ground import lease_keys
 from swarm.services.ground.batches import MOST, act_on_all
 from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
@@ -32,14 +33,15 @@ from swarm.store.threads import threads, transcript
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InboxMessageDetails:
-    """An inbox message with its context."""
+class InboxMessageDetails(InboxMessageView):
+    """The inbox message with its thread, its routing reason, and your team's last answer in that thread."""
 
-    inbox_message: InboxMessageView
+    status: InboxStatus
     thread: ThreadView
     thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
     previous_reply: str | None
+    routing_reason: Annotated[str, Key(after="previous_reply")]
     task: TaskView | None  # the task it was delegated to, or the task it follows up on
 
 
@@ -58,7 +60,7 @@ class Inbox:
         raw, task = await self._database.read(_read, agent.id, inbox_message_id)
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(
-            inbox_message=inbox_message_views(conversation)[0],
+            **facts_of(InboxMessageView, inbox_message_views(conversation)[0]),
             thread=place,
             thread_context=conversation.said,
             context_incomplete=conversation.thread.context is not ContextState.COMPLETE,
@@ -126,7 +128,7 @@ class Trays:
         (inbox_message,) = inbox_message_views(conversation)
         return Preview(
             inbox_message_id=inbox_message.id,
-            sender=inbox_message.user_name,
+            sender=inbox_message.user.name,
             channel=place.channel_name,
             preview=inbox_message.preview,
         )
@@ -162,12 +164,12 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadMessagesPage:
-    """A page of a thread: some of its messages, oldest first."""
+class ThreadMessagesPage(View):
+    """Messages, oldest first. ``next_after_ts`` leads to the next page, and is null on the last page."""
 
     thread: ThreadView
     messages: tuple[TranscriptMessage, ...]
-    next_after_ts: str | None  # None: no later messages are known
+    next_after_ts: str | None
     context_incomplete: bool  # the thread is not fully known, or no longer fully known
 
 

@@ -18,11 +18,12 @@ from typing_extensions import TypedDict
 
 from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.errors import NotFound
-from swarm.domain.json_shapes import shape, time_of
+from swarm.domain.json_shapes import shape
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.feedback import FeedbackCount, FeedbackView, Remark
 from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.views import time_of
 from swarm.services.operate.explain import StepShape, steps
 from swarm.services.speaking.participants import read_roster
 from swarm.store import agents, deliveries, history

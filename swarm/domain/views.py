@@ -1,0 +1,130 @@
+"""Views: what people, agents and operators see of a record, through every door.
+
+A view is a frozen dataclass based on `View`, and its JSON is a dump of its fields in order: times as ISO 8601 in UTC,
+enums as their values. Nothing is copied or converted on the way. A field that is not part of the JSON is `Hidden`. The
+first paragraph of a view's docstring describes it in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from functools import cache
+from inspect import cleandoc
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import TypedDict
+
+from swarm.clock import from_iso, to_iso
+from swarm.domain.errors import Invalid
+
+_T = TypeVar("_T")
+
+Time = Annotated[int, "time"]
+"""Microseconds since 1970 UTC; in JSON a text."""
+
+Hidden = Annotated[_T, "hidden"]
+"""The type of a field that is not part of the JSON."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Marks a field whose key in the JSON has another name, or comes after that of a field of the base class."""
+
+    name: str | None = None
+    after: str | None = None
+
+
+class View:
+    """The base class of views."""
+
+    __slots__ = ()
+    contract_name: ClassVar[str] = ""  # in the OpenAPI document, if it does not follow from the class's name
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return handler.generate_schema(_described(cls))
+
+
+def dump(value: object) -> dict[str, Any]:
+    """Returns the JSON object of a view or a mapping, in which nested views are still views. Raises TypeError for
+    anything else, as orjson's ``default`` has to.
+    """
+    if isinstance(value, View):
+        found = ((key, getattr(value, name), is_time) for key, name, is_time in _plan(type(value)))
+        return {key: to_iso(part) if is_time and part is not None else part for key, part, is_time in found}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError
+
+
+def plain(value: object) -> Any:
+    """Returns data with all views and mappings as dicts."""
+    match value:
+        case View() | Mapping():
+            return {key: plain(part) for key, part in dump(value).items()}
+        case list() | tuple():
+            return [plain(part) for part in value]
+        case _:
+            return value
+
+
+def facts_of(base: type, record: Any) -> dict[str, Any]:
+    """Returns the fields that a record and its view have from the same class, for the view."""
+    return {fact.name: getattr(record, fact.name) for fact in fields(base)}
+
+
+def time_of(since: str | None) -> int:
+    """Returns a time in ISO 8601 as microseconds since 1970; 0 for no time. Raises Invalid for other text."""
+    if not since:
+        return 0
+    try:
+        return from_iso(since)
+    except ValueError:
+        expected = "a time in ISO 8601, such as 2026-11-23T09:30:00Z"
+        raise Invalid(f"'since' is not {expected}.", fields={"since": expected}) from None
+
+
+@cache
+def _keys(view: type) -> dict[str, tuple[str, Any]]:
+    """Returns the attribute and the type of each key of a view's JSON."""
+    hints = get_type_hints(view, include_extras=True)
+    marks = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in fields(view)}
+    keys = {name: next((mark for mark in marks[name] if isinstance(mark, Key)), Key()) for name in marks}
+    names = [name for name in marks if "hidden" not in marks[name] and not keys[name].after]
+    for name, key in keys.items():
+        if key.after:
+            names.insert(names.index(key.after) + 1, name)
+    return {keys[name].name or name: (name, hints[name]) for name in names}
+
+
+@cache
+def _plan(view: type) -> tuple[tuple[str, str, bool], ...]:
+    return tuple((key, name, Time in (hint, *get_args(hint))) for key, (name, hint) in _keys(view).items())
+
+
+_typed_dict: Any = TypedDict  # mypy accepts only literal names and keys
+
+
+@cache
+def _described(view: Any) -> Any:
+    """Returns the view's JSON as a `TypedDict`, for descriptions."""
+    name = view.__name__ if view.__name__.endswith("Row") else f"{view.__name__.removesuffix('View')}Shape"
+    keys = {key: _json_type(hint) for key, (_, hint) in _keys(view).items()}
+    described: Any = _typed_dict(view.contract_name or name, keys)
+    described.__doc__ = cleandoc(view.__doc__ or "").partition("\n\n")[0]
+    return described
+
+
+def _json_type(hint: Any) -> Any:
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint == Time or (isinstance(hint, type) and issubclass(hint, Enum)):
+        return str
+    if origin is Annotated:
+        return _json_type(parts[0])
+    if origin is tuple:
+        return list[_json_type(parts[0])]  # type: ignore[misc]
+    if origin is Mapping:
+        return dict[parts[0], parts[1]]  # type: ignore[valid-type]
+    return Union[tuple(map(_json_type, parts))] if type(None) in parts else hint  # noqa: UP007
