@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.json_shapes import AgentMessageShape, agent_message_shape
+from swarm.domain.model.agents import AgentMessage
 from swarm.services.operate.messages import PageRequest
 from tools.tool import Arguments, CallContext, McpTool
 
@@ -33,7 +33,7 @@ class _ReadMessages(Arguments):
 class _MessagePage(TypedDict):
     """Messages, oldest first. ``more`` says whether there are more; ``next_after`` is where to continue."""
 
-    messages: list[AgentMessageShape]
+    messages: list[AgentMessage]
     next_after: str | None
     more: bool
 
@@ -55,7 +55,7 @@ async def _read_messages(call: CallContext, said: _ReadMessages) -> _MessagePage
         ),
     )
     return {
-        "messages": [agent_message_shape(message) for message in page.messages],
+        "messages": list(page.messages),
         "next_after": page.messages[-1].id if page.messages else said.after,
         "more": page.more,
     }

@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.json_shapes import AddresseeShape, shape
 from swarm.domain.model.agents import MAX_TEXT_CHARACTERS
 from tools.tool import CallContext, McpTool, WritingArguments
 
@@ -27,6 +26,14 @@ class _SendMessage(WritingArguments):
     ] = None
 
 
+class AddresseeShape(TypedDict):
+    """The recipient of a message: an online agent gets it at once, an offline agent on its return."""
+
+    id: str
+    name: str
+    status: str
+
+
 class _SentMessage(TypedDict):
     """The recipients of the message, and mentioned names that belong to no agent."""
 
@@ -43,7 +50,7 @@ async def _send_message(call: CallContext, said: _SendMessage) -> _SentMessage:
     sent = await call.services.messages.send(call, said.text, to=said.to, channel=said.channel)
     return {
         "message_id": sent.message_id,
-        "addressees": [shape(AddresseeShape, one, one.agent) for one in sent.addressees],
+        "addressees": [{"id": one.agent.id, "name": one.agent.name, "status": one.status} for one in sent.addressees],
         "unknown_mentions": list(sent.unknown),
     }
 

@@ -25,12 +25,12 @@ from starlette.routing import Route
 from swarm.agents.builtin.lead_evaluation import MakeLead
 from swarm.agents.builtin.run import BuiltinRun, Stumbled
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed
-from swarm.domain.model.agents import Role
+from swarm.domain.model.agents import Role, UserView
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.model.threads import AuthorKind, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView, UserView
+from swarm.domain.model.triggers import InboxMessageView
 from swarm.domain.prompts.input import INBOX_TRIGGER, PromptInput
 from swarm.domain.prompts.prompts import render
 from swarm.entrypoints.mcp.mcp_server import describe_tool

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
 from inspect import cleandoc
-from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict
 
@@ -30,10 +30,13 @@ Hidden = Annotated[_T, "hidden"]
 
 @dataclass(frozen=True)
 class Key:
-    """Marks a field whose key in the JSON has another name, or comes after that of a field of the base class."""
+    """Marks a field whose key in the JSON has another name, comes after that of a field of the base class, or is left
+    out if the value is empty.
+    """
 
     name: str | None = None
     after: str | None = None
+    is_optional: bool = False
 
 
 class View:
@@ -44,7 +47,7 @@ class View:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        return handler.generate_schema(_described(cls))
+        return handler.generate_schema(_described(cast("Any", cls)))
 
 
 def dump(value: object) -> dict[str, Any]:
@@ -52,8 +55,12 @@ def dump(value: object) -> dict[str, Any]:
     anything else, as orjson's ``default`` has to.
     """
     if isinstance(value, View):
-        found = ((key, getattr(value, name), is_time) for key, name, is_time in _plan(type(value)))
-        return {key: to_iso(part) if is_time and part is not None else part for key, part, is_time in found}
+        kind: Any = type(value)
+        return {
+            key: to_iso(part) if is_time and part is not None else part
+            for key, name, is_time, is_optional in _plan(kind)
+            if (part := getattr(value, name)) or not is_optional
+        }
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError
@@ -87,8 +94,8 @@ def time_of(since: str | None) -> int:
 
 
 @cache
-def _keys(view: type) -> dict[str, tuple[str, Any]]:
-    """Returns the attribute and the type of each key of a view's JSON."""
+def _keys(view: Any) -> tuple[tuple[str, str, Any, Key], ...]:
+    """Returns the keys of a view's JSON, each with its attribute, its type and its mark."""
     hints = get_type_hints(view, include_extras=True)
     marks = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in fields(view)}
     keys = {name: next((mark for mark in marks[name] if isinstance(mark, Key)), Key()) for name in marks}
@@ -96,12 +103,16 @@ def _keys(view: type) -> dict[str, tuple[str, Any]]:
     for name, key in keys.items():
         if key.after:
             names.insert(names.index(key.after) + 1, name)
-    return {keys[name].name or name: (name, hints[name]) for name in names}
+    return tuple((keys[name].name or name, name, hints[name], keys[name]) for name in names)
 
 
 @cache
-def _plan(view: type) -> tuple[tuple[str, str, bool], ...]:
-    return tuple((key, name, Time in (hint, *get_args(hint))) for key, (name, hint) in _keys(view).items())
+def _plan(view: Any) -> tuple[tuple[str, str, bool, bool], ...]:
+    return tuple((key, name, _is_time(hint), mark.is_optional) for key, name, hint, mark in _keys(view))
+
+
+def _is_time(hint: Any) -> bool:
+    return "time" in getattr(hint, "__metadata__", ()) or any(map(_is_time, get_args(hint)))
 
 
 _typed_dict: Any = TypedDict  # mypy accepts only literal names and keys
@@ -111,18 +122,22 @@ _typed_dict: Any = TypedDict  # mypy accepts only literal names and keys
 def _described(view: Any) -> Any:
     """Returns the view's JSON as a `TypedDict`, for descriptions."""
     name = view.__name__ if view.__name__.endswith("Row") else f"{view.__name__.removesuffix('View')}Shape"
-    keys = {key: _json_type(hint) for key, (_, hint) in _keys(view).items()}
+    keys = {
+        key: NotRequired[_json_type(hint)] if mark.is_optional else _json_type(hint)
+        for key, _, hint, mark in _keys(view)
+    }
     described: Any = _typed_dict(view.contract_name or name, keys)
-    described.__doc__ = cleandoc(view.__doc__ or "").partition("\n\n")[0]
+    if not view.__doc__.startswith(f"{view.__name__}("):  # which a dataclass writes, if nobody else does
+        described.__doc__ = cleandoc(view.__doc__).partition("\n\n")[0]
     return described
 
 
 def _json_type(hint: Any) -> Any:
     origin, parts = get_origin(hint), get_args(hint)
-    if hint == Time or (isinstance(hint, type) and issubclass(hint, Enum)):
-        return str
     if origin is Annotated:
-        return _json_type(parts[0])
+        return str if _is_time(hint) else _json_type(parts[0])
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return str
     if origin is tuple:
         return list[_json_type(parts[0])]  # type: ignore[misc]
     if origin is Mapping:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from swarm.domain.model.agents import UserView
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.triggers import TriggerKind, UserView
+from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.policy.channels import ChannelPolicy
 from swarm.domain.policy.operating import OperatingPolicy
 from tests.support.world import BOT, World, delete, edit, said, texts

@@ -146,9 +146,9 @@ async def test_everybody_reads_a_channel_and_only_those_mentioned_are_told(world
     assert await told(world) == {"wim": ["@wim please look"]}
     for reader in (lea, wim, ada):
         page = await read(world, reader, channel="reviews")
-        assert [(message.sender, message.channel) for message in page.messages] == [
-            ("lea", "reviews"),
-            ("wim", "reviews"),
+        assert [(message.sender.name, message.channel) for message in page.messages] == [
+            ("lea", "#reviews"),
+            ("wim", "#reviews"),
         ]
 
 
@@ -396,7 +396,7 @@ async def test_talking_to_agents_is_no_sign_of_life(world: World) -> None:
     sent = await send(world, lea, "@all?", channel="talk")
     assert names(sent) == []
     members = await world.services.team.members()
-    assert [(member.present.agent.name, member.present.online) for member in members] == [("lea", True), ("wim", False)]
+    assert [(member.name, member.status) for member in members] == [("lea", "online"), ("wim", "offline")]
 
 
 @pytest.mark.both_engines

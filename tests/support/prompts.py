@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from swarm.domain.model.agents import Role
+from swarm.domain.model.agents import Role, UserView
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.tasks import Dependency, TaskStatus, TaskView
 from swarm.domain.model.threads import AuthorKind, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView, UserView
+from swarm.domain.model.triggers import InboxMessageView
 from swarm.domain.prompts.input import (
     INBOX_TRIGGER,
     PromptInput,

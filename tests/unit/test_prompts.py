@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.model.agents import Role
+from swarm.domain.model.agents import Role, UserView
 from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
 from swarm.domain.model.threads import AuthorKind, File, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView, TriggerKind, UserView
+from swarm.domain.model.triggers import InboxMessageView, TriggerKind
 from swarm.domain.prompts.input import left_out
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 
-from swarm.domain.model.agents import AgentMessage
+from swarm.domain.model.agents import TrayMessage, UserView
 from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import AuthorKind, ChannelType, File, Standing, TranscriptMessage
 from swarm.domain.requests.request_view import RequestView
-from swarm.domain.views import Hidden, Time, View
+from swarm.domain.views import Hidden, Key, Time, View
 
 
 class TriggerKind(StrEnum):
@@ -50,14 +51,6 @@ class ThreadView(View):
     channel_type: Hidden[ChannelType]
     thread_ts: str
     permalink: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UserView(View):
-    """The author of a message."""
-
-    id: str
-    name: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,23 +136,22 @@ class Trigger(View):
         return self.lease.token
 
 
+# The beginning of an unread message. The contract describes it by its keys alone.
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Preview:
-    """One unread message in a tray: the beginning of the new message, not of the thread."""
-
+class TrayPreview(View):
     inbox_message_id: str
-    sender: str
+    sender: Annotated[str, Key("from")]
     channel: str
     preview: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tray:
+class Tray(View):
     """The summary of an agent's inbox."""
 
     unread: int
-    previews: tuple[Preview, ...]
+    previews: tuple[TrayPreview, ...]
     mentions: int  # unread messages from other agents: direct ones, and channel messages that mention the agent
-    messages: tuple[AgentMessage, ...]  # the first of the messages counted by ``mentions``
+    messages: tuple[TrayMessage, ...]  # the first of the messages counted by ``mentions``
     tasks: Mapping[str, int]  # the agent's open tasks by status
     threads_owned: int

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Annotated, Final
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, tray_message
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.threads import ContextState, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView, Preview, ThreadView, Tray
+from swarm.domain.model.triggers import InboxMessageView, ThreadView, Tray, TrayPreview
 from swarm.domain.policy.operating import Reactions
 from swarm.domain.selections import Batch, Selection
 from swarm.domain.views import Key, View, facts_of
@@ -123,10 +123,10 @@ class Trays:
         tray, newest = await self._database.read(_read_tray, agent.id, bound_to)
         return replace(tray, previews=tuple([await self._preview(conversation) for conversation in newest]))
 
-    async def _preview(self, raw: ThreadTranscript) -> Preview:
+    async def _preview(self, raw: ThreadTranscript) -> TrayPreview:
         place, conversation = await self._triggers.conversation(raw)
         (inbox_message,) = inbox_message_views(conversation)
-        return Preview(
+        return TrayPreview(
             inbox_message_id=inbox_message.id,
             sender=inbox_message.user.name,
             channel=place.channel_name,
@@ -144,7 +144,7 @@ def _read_tray(tx: Transaction, agent_id: str, bound_to: str | None) -> tuple[Tr
         unread=inbox.count_unread(tx, agent_id),
         previews=(),
         mentions=agent_messages.count_unread(tx, agent_id),
-        messages=tuple(agent_messages.page(tx, Scope.UNREAD, agent_id, PREVIEWS)),
+        messages=tuple(map(tray_message, agent_messages.page(tx, Scope.UNREAD, agent_id, PREVIEWS))),
         tasks=task_queries.count_by_status(tx, agent_id),
         threads_owned=threads.count_owned(tx, agent_id),
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from swarm.domain.model.agents import Agent, token_hash
+from swarm.domain.model.agents import Agent, UserView, token_hash
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.leases import new_key
 from swarm.domain.model.requests import HumanRequest
@@ -34,7 +34,6 @@ from swarm.domain.model.triggers import (
     Trigger,
     TriggerKind,
     TriggerLease,
-    UserView,
 )
 from swarm.domain.policy.access import Me
 from swarm.domain.policy.operating import OperatingPolicy

@@ -12,8 +12,9 @@ from functools import partial
 from typing import Final
 
 from swarm.domain.errors import NotFound
-from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load
+from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load, Role
 from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.views import View
 from swarm.services.operate.agents import Present, read_team
 from swarm.services.speaking.participants import offline_since
 from swarm.store import agents
@@ -23,8 +24,15 @@ from swarm.store.bridge.transaction import Transaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Member:
-    present: Present
+class Member(View):
+    """An agent with its load."""
+
+    id: str
+    name: str
+    role: Role
+    description: str
+    capabilities: tuple[str, ...]
+    status: str
     load: Load
 
 
@@ -35,7 +43,7 @@ class TeamDirectory:
         self._database = database
         self._operating_policy = operating_policy
 
-    async def members(self) -> list[_Member]:
+    async def members(self) -> list[Member]:
         """Returns all agents, oldest first."""
         return await self._database.read(_members, self._operating_policy)
 
@@ -50,9 +58,22 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
     return found
 
 
-def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[_Member]:
+def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[Member]:
     found = agents.loads(tx)
-    return [_Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
+    return [_member(one, found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
+
+
+def _member(one: Present, load: Load) -> Member:
+    agent = one.agent
+    return Member(
+        id=agent.id,
+        name=agent.name,
+        role=agent.role,
+        description=agent.description,
+        capabilities=agent.capabilities,
+        status=one.status,
+        load=load,
+    )
 
 
 _WRITES_BEFORE_OFFLINE: Final = 3

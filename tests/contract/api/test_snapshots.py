@@ -57,7 +57,7 @@ def objects(node: Any, place: str) -> Iterator[tuple[str, list[str]]]:
 
 async def test_every_object_has_the_keys_that_are_written_down(doors: Doors) -> None:
     document = (await doors.http.get(f"{doors.base}/openapi.json")).json()
-    described = {
+    described: dict[str, Any] = {
         path: [one["responses"].get("200") for one in each.values()] for path, each in document["paths"].items()
     }
     described |= {name: describe_tool(tool).output_schema for name, tool in discover().items()}
