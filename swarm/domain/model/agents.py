@@ -57,14 +57,20 @@ class Reach(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentFacts:
-    """The fields shared by an agent and its view."""
+class AgentProfile:
+    """What the other agents see of an agent."""
 
     id: str
     name: str
     role: Role
     description: str
     capabilities: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentFacts(AgentProfile):
+    """The fields shared by an agent and its view for the operator."""
+
     created_at: Time
     last_seen_at: Time | None
     parked_until: Time | None = None  # a limit of its account is reached, so it takes no work until then

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from swarm.domain.model.agents import TrayMessage, UserView
 from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
+from swarm.domain.model.request_views import RequestView
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import AuthorKind, ChannelType, File, Standing, TranscriptMessage
-from swarm.domain.requests.request_view import RequestView
 from swarm.domain.views import Hidden, Key, Time, View
 
 

@@ -11,8 +11,9 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.domain.model.grants import AuditLine, Grant
+from swarm.domain.model.request_views import RequestView
 from swarm.domain.model.requests import OPERATOR, Decide, EntryPoint, HumanDecision, HumanRequest, RequestStatus
-from swarm.domain.requests.request_view import RequestView, for_asker, for_people
+from swarm.domain.requests.audiences import for_asker, for_people
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import Identities

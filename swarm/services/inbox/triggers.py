@@ -40,7 +40,7 @@ from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
-from swarm.domain.requests.request_view import for_asker
+from swarm.domain.requests.audiences import for_asker
 from swarm.domain.requests.texts import decision_lines
 from swarm.domain.text.slack_text import mentioned_channels, mentioned_ids, preview, readable, with_names
 from swarm.domain.watchers import TriggerClaimed

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final
 
 from swarm.domain.errors import NotFound
-from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load, Role
+from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, AgentProfile, Load
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.domain.views import View
-from swarm.services.operate.agents import Present, read_team
+from swarm.domain.views import View, facts_of
+from swarm.services.operate.agents import read_team
 from swarm.services.speaking.participants import offline_since
 from swarm.store import agents
 from swarm.store.agents import AGENTS
@@ -24,14 +24,9 @@ from swarm.store.bridge.transaction import Transaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Member(View):
+class Member(AgentProfile, View):
     """An agent with its load."""
 
-    id: str
-    name: str
-    role: Role
-    description: str
-    capabilities: tuple[str, ...]
     status: str
     load: Load
 
@@ -60,20 +55,10 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
 
 def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[Member]:
     found = agents.loads(tx)
-    return [_member(one, found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
-
-
-def _member(one: Present, load: Load) -> Member:
-    agent = one.agent
-    return Member(
-        id=agent.id,
-        name=agent.name,
-        role=agent.role,
-        description=agent.description,
-        capabilities=agent.capabilities,
-        status=one.status,
-        load=load,
-    )
+    return [
+        Member(**facts_of(AgentProfile, one.agent), status=one.status, load=found.get(one.agent.id, IDLE))
+        for one in read_team(tx, operating_policy)
+    ]
 
 
 _WRITES_BEFORE_OFFLINE: Final = 3
