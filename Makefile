@@ -4,6 +4,7 @@ PYTHON ?= $(shell for one in python3.11 python3.12 python3.13 python3.14 python3
 	$$one -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && echo $$one && exit; done; \
 	uv python find --no-project '>=3.11,<3.15' 2>/dev/null)
 VENV := .venv
+PACKAGES := $(sort $(dir $(wildcard packages/*/pyproject.toml)))
 BIN := $(VENV)/bin
 DIST ?= $(CURDIR)/dist
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
@@ -40,17 +41,16 @@ lint: $(VENV)/.dev  ## The quick part of the gate
 fmt: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-dist: $(VENV)/.runtime  ## Build both packages, as wheels and as sources, into dist/
-	@rm -f "$(DIST)"/swarm-* "$(DIST)"/slack_twin-*
-	@$(BIN)/hatchling build -d "$(DIST)"
-	@cd packages/slack_twin && "$(CURDIR)/$(BIN)/hatchling" build -d "$(DIST)"
+dist: $(VENV)/.runtime  ## Build all packages, as wheels and as sources, into dist/
+	@rm -f "$(DIST)"/swarm-* "$(DIST)"/swarm_* "$(DIST)"/slack_twin-*
+	@for one in . $(PACKAGES); do (cd $$one && "$(CURDIR)/$(BIN)/hatchling" build -d "$(DIST)") || exit 1; done
 
-lock: PACKAGES := pyproject.toml packages/slack_twin/pyproject.toml
-lock: COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-annotate --no-header --upgrade
+OURS := $(patsubst %,--no-emit-package %,swarm swarm-base swarm-runner swarm-agents swarm-lab slack-twin)
+lock: COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-annotate --no-header --upgrade $(OURS)
 lock: $(VENV)/.dev  ## Pin the dependencies anew, with hashes
 	$(COMPILE) --group installer -o requirements-installer.lock
-	$(COMPILE) $(PACKAGES) --group build -o requirements.lock
-	$(COMPILE) $(PACKAGES) --group dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) pyproject.toml $(PACKAGES:%=%pyproject.toml) --group build -o requirements.lock
+	$(COMPILE) pyproject.toml $(PACKAGES:%=%pyproject.toml) --group dev -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove the environment and the demo's state
 	rm -rf $(VENV) .demo
@@ -62,9 +62,9 @@ $(VENV)/.installer: requirements-installer.lock
 	$(PIP) --require-hashes -r requirements-installer.lock
 	@touch $@
 
-$(VENV)/.runtime: $(VENV)/.installer requirements.lock pyproject.toml packages/slack_twin/pyproject.toml
+$(VENV)/.runtime: $(VENV)/.installer requirements.lock pyproject.toml $(PACKAGES:%=%pyproject.toml)
 	$(call install,--require-hashes -r requirements.lock)
-	$(call install,--no-build-isolation -e . -e packages/slack_twin)
+	$(call install,--no-build-isolation -e . $(PACKAGES:%=-e %))
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock

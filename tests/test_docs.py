@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.cli.commands import app
+from swarm.cli.commands import complete
 from swarm.config import CONFIG_VARIABLE, VARIABLES, Settings, describe, load
 from swarm.config.importing import caipe_variables
 from swarm.domain import errors
@@ -125,7 +125,7 @@ def test_every_error_code_that_an_agent_can_meet_is_documented() -> None:
 def test_every_command_in_the_documents_exists(document: Path) -> None:
     commands = re.findall(r"(?:\.venv/bin/|`)swarm ((?:[a-z]+ ?)+)", document.read_text(encoding="utf-8"))
     for words in commands:
-        group = app
+        app = group = complete()
         for word in words.split():
             if word not in group:
                 assert group is not app, f"there is no command `swarm {words}`"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from swarm import extensions
 from swarm.app import home
 from swarm.cli.main import up
 from swarm.cli.terminal import Terminal
@@ -35,8 +37,6 @@ for command in (
     "request_commands:requests",
     "request_commands:grants",
     "request_commands:audit",
-    "bench:bench",
-    "conformance:conformance",
     "data:backup",
     "data:restore",
     "operator_commands:reload",
@@ -49,10 +49,31 @@ for command in (
     "settings_commands:config",
 ):
     app.command(f"swarm.cli.{command}")  # loaded when it is used
-app.command("swarm.cli.chat:chat", usage="Usage: swarm chat [OPTIONS] [WORDS...]")
-app.command("swarm.cli.run:run", usage="Usage: swarm run NAME --provider PROVIDER [OPTIONS]")
-app.command("swarm.cli.eval:evaluation", name="eval")
 app.command("swarm.cli.settings_commands:imports", name="import")
+
+
+@cache
+def complete() -> App:
+    """Returns the app with the commands of other packages, and in place of those of our own packages that are not
+    installed, what to install. Raises ConfigurationError for a name that is taken."""
+    added = {name: command for extension in extensions.installed() for name, command in extension.commands.items()}
+    for name, command in added.items():
+        *group, last = name.split()
+        place = app[group[0]] if group else app
+        if last in place:
+            raise ConfigurationError(f"An extension has a command `{name}`, which swarm has itself: {command.target}.")
+        place.command(command.target, name=last, **({"usage": command.usage} if command.usage else {}))
+    for name in extensions.OURS.keys() - added:
+        *group, last = name.split()
+        place = app[group[0]] if group else app
+        if last not in place:
+            place.command(partial(_missing, name), name=last, help=f"Needs the package {extensions.OURS[name]}.")
+    return app
+
+
+def _missing(name: str, *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> None:
+    raise extensions.missing(f"`swarm {name}`", extensions.OURS[name])
+
 
 _out = Terminal()
 
@@ -193,6 +214,7 @@ def manifest(
 
 def run(arguments: list[str]) -> int | None:
     """Runs a command. Returns its exit code, if it has one."""
+    complete()
     if arguments in ([], ["--help"], ["-h"]):
         app.resolved_commands()  # the help describes every command
     result = app(arguments, result_action="return_value")

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from conftest import ENGINES
 from swarm.clock import ManualClock
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
@@ -34,7 +35,6 @@ from swarm.services.intake.posted import Posted
 from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
-from tests.conftest import ENGINES
 from tests.services.conftest import emptied
 from tests.support.truth import Tables, Truth, due_lanes, read_tables, silent, unfinished
 from tests.support.world import BOT, World, delete, edit, said

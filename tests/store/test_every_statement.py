@@ -16,12 +16,12 @@ import psycopg
 import pytest
 
 import swarm.store
+from conftest import ENGINES
 from swarm.domain.errors import SwarmError
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.sqlite_driver import sqlite3
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from tests.conftest import ENGINES
 
 pytestmark = pytest.mark.req("OPS-03")
 

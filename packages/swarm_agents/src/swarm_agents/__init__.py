@@ -1,0 +1,1 @@
+"""Built-in agents of swarm: assistant, router, their tools, models, MCP servers."""

@@ -1,0 +1,1 @@
+"""Demo, benchmarks and conformance tests of swarm."""

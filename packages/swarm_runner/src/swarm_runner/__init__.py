@@ -1,0 +1,1 @@
+"""Runs coding CLIs as agents of swarm: claude, codex, opencode, any program."""

@@ -1,0 +1,14 @@
+"""What this package adds to ``swarm``, see `swarm.extensions`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from swarm.extensions import Command, Extension
+
+EXTENSION: Final = Extension(
+    package="swarm-runner",
+    commands={
+        "run": Command(target="swarm.cli.run:run", usage="Usage: swarm run NAME --provider PROVIDER [OPTIONS]"),
+    },
+)
