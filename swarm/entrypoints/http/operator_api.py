@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated
 
@@ -12,10 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from swarm.domain.model.deliveries import DeliveryRow
-from swarm.domain.model.inbox import InboxMessageFacts, InboxMessageRow
+from swarm.domain.model.inbox import InboxMessageRow
 from swarm.domain.policy.operating import ReloadResult
 from swarm.domain.selections import Batch
-from swarm.domain.views import facts_of
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
@@ -34,7 +33,6 @@ from swarm.services.operate.explain import Explained
 from swarm.services.operate.overview import FoundFeedback, ThreadTimeline
 from swarm.services.operate.people import Forgotten
 from swarm.services.use_cases import Services
-from swarm.store.inbox.inbox import InboxMessage
 
 Reload = Callable[[], Awaitable[ReloadResult]]
 """Reads the settings again. Raises Invalid for unusable settings."""
@@ -117,15 +115,12 @@ class _OperatorRoutes:
     async def inbox(self, request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
         """List the newest inbox messages, optionally of one status."""
         await self._identities.operator(request.scope)
-        names = await self._overview.agent_names()
-        inbox_messages = await self._inbox.latest(query.status, query.limit)
-        return Answer({"inbox_messages": [_row(inbox_message, names) for inbox_message in inbox_messages]})
+        return Answer({"inbox_messages": await self._inbox.latest(query.status, query.limit)})
 
     async def redrive(self, request: Request, inbox_message_id: str) -> Response:
         """Bring back a dead message, with its attempts set to zero."""
         await self._identities.operator(request.scope)
-        inbox_message = await self._inbox.redrive(inbox_message_id)
-        return Answer(_row(inbox_message, await self._overview.agent_names()))
+        return Answer(await self._inbox.redrive(inbox_message_id))
 
     async def redrive_all(self, request: Request, wanted: RedriveAll) -> Response:
         """Bring back all dead messages that match, or only count them."""
@@ -164,8 +159,3 @@ class _OperatorRoutes:
         """Explain why a Slack message was routed to its agent."""
         await self._identities.operator(request.scope)
         return Answer(await self._explanations.explain(query.message))
-
-
-def _row(inbox_message: InboxMessage, names: Mapping[str, str]) -> InboxMessageRow:
-    facts = facts_of(InboxMessageFacts, inbox_message)
-    return InboxMessageRow(**facts, agent=names.get(inbox_message.agent_id or ""))

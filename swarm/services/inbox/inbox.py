@@ -5,13 +5,14 @@ redrive messages.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Final
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.agents import Agent, tray_message
-from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.inbox import InboxMessageFacts, InboxMessageRow, InboxStatus, InboxStep
 from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, ThreadView, Tray, TrayPreview
 from swarm.domain.policy.operating import Reactions
@@ -23,7 +24,7 @@ from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_mess
 from swarm.services.speaking.system_messages import retire_retry_of_message, show_anew
 from swarm.services.tasks.task_view import TaskView, view
 from swarm.services.work.fencing import ThreadReference, thread_of
-from swarm.store import agent_messages, task_queries, tasks
+from swarm.store import agent_messages, agents, task_queries, tasks
 from swarm.store.agent_messages import Scope
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -68,11 +69,11 @@ class Inbox:
             task=task,
         )
 
-    async def latest(self, status: InboxStatus | None, limit: int) -> list[InboxMessage]:
+    async def latest(self, status: InboxStatus | None, limit: int) -> list[InboxMessageRow]:
         """Returns the newest inbox messages, for an operator."""
-        return await self._database.read(inbox.latest, status, limit)
+        return await self._database.read(_latest, status, limit)
 
-    async def redrive(self, inbox_message_id: str) -> InboxMessage:
+    async def redrive(self, inbox_message_id: str) -> InboxMessageRow:
         """Hands out a dead message again, with its attempts reset. Raises NotFound, or Conflict if it is not dead."""
         return await self._database.write(_redrive, inbox_message_id, self._reactions)
 
@@ -92,7 +93,16 @@ def _read(tx: Transaction, agent_id: str, inbox_message_id: str) -> tuple[Thread
     return conversation, view(tx, task) if task else None
 
 
-def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> InboxMessage:
+def _latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[InboxMessageRow]:
+    return _rows(tx, inbox.latest(tx, status, limit))
+
+
+def _rows(tx: Transaction, found: Iterable[InboxMessage]) -> list[InboxMessageRow]:
+    names = {agent.id: agent.name for agent in agents.everyone(tx)}
+    return [InboxMessageRow(**facts_of(InboxMessageFacts, one), agent=names.get(one.agent_id or "")) for one in found]
+
+
+def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> InboxMessageRow:
     found = inbox.get(tx, inbox_message_id)
     thread = threads.locked(tx, found.thread_id) if found else None
     inbox_message = inbox.locked(tx, inbox_message_id)
@@ -104,7 +114,7 @@ def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> In
     retire_retry_of_message(tx, thread, inbox_message)
     changed = inbox.get(tx, inbox_message_id)
     assert changed is not None
-    return changed
+    return _rows(tx, [changed])[0]
 
 
 PREVIEWS: Final = 20

@@ -169,10 +169,6 @@ class Overview:
         """Returns the reason why nothing can be stored; None if storing works. Occasionally performs a write."""
         return await self._storing.problem()
 
-    async def agent_names(self) -> Mapping[str, str]:
-        """Returns the names of the agents that are not revoked, by id."""
-        return await self._database.read(_names)
-
 
 def _timeline(tx: Transaction, thread_id: str) -> ThreadTimeline:
     thread = threads.get(tx, thread_id)
