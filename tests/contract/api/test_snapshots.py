@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from swarm.domain.model.threads import File
 from swarm.entrypoints.mcp.mcp_server import describe_tool
 from tests.contract.api.test_feedback import rated
@@ -55,6 +57,7 @@ def objects(node: Any, place: str) -> Iterator[tuple[str, list[str]]]:
             yield from objects(part, place)
 
 
+@pytest.mark.req("LOOP-05", "LOOP-17")
 async def test_every_object_has_the_keys_that_are_written_down(doors: Doors) -> None:
     document = (await doors.http.get(f"{doors.base}/openapi.json")).json()
     described: dict[str, Any] = {
