@@ -1,8 +1,8 @@
 """Views: what people, agents and operators see of a record, through every door.
 
-A view is a frozen dataclass based on `View`, and its JSON is a dump of its fields in order: times as ISO 8601 in UTC,
-enums as their values. Nothing is copied or converted on the way. A field that is not part of the JSON is `Hidden`. The
-first paragraph of a view's docstring describes it in the OpenAPI document.
+A view is a frozen dataclass based on `JsonView`. Its JSON is a dump of its fields in order: times as ISO 8601 in UTC,
+enums as their values. A field that is not part of the JSON is `Hidden`. The first paragraph of a view's docstring
+describes it in the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Key:
     is_optional: bool = False
 
 
-class View:
+class JsonView:
     """The base class of views."""
 
     __slots__ = ()
@@ -54,7 +54,7 @@ def dump(value: object) -> dict[str, Any]:
     """Returns the JSON object of a view or a mapping, in which nested views are still views. Raises TypeError for
     anything else, as orjson's ``default`` has to.
     """
-    if isinstance(value, View):
+    if isinstance(value, JsonView):
         kind: Any = type(value)
         return {
             key: to_iso(part) if is_time and part is not None else part
@@ -69,7 +69,7 @@ def dump(value: object) -> dict[str, Any]:
 def plain(value: object) -> Any:
     """Returns data with all views and mappings as dicts."""
     match value:
-        case View() | Mapping():
+        case JsonView() | Mapping():
             return {key: plain(part) for key, part in dump(value).items()}
         case list() | tuple():
             return [plain(part) for part in value]

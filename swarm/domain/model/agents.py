@@ -17,7 +17,7 @@ from typing import Annotated, Final
 from swarm.domain.errors import Invalid
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.slack_text import preview
-from swarm.domain.views import Key, Time, View
+from swarm.domain.views import JsonView, Key, Time
 
 MOST_AGENTS: Final = 2_000
 """The maximum number of registered agents."""
@@ -79,7 +79,7 @@ class AgentFacts(AgentProfile):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentRow(AgentFacts, View):
+class AgentRow(AgentFacts, JsonView):
     """An agent in the operator's view."""
 
     status: Annotated[str, Key(after="capabilities")]
@@ -171,7 +171,7 @@ def token_hash(token: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Load(View):
+class Load(JsonView):
     """The current load of an agent."""
 
     open_tasks: int = 0
@@ -197,7 +197,7 @@ _MAX_UNKNOWN: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UserView(View):
+class UserView(JsonView):
     """The author of a message."""
 
     id: str
@@ -206,7 +206,7 @@ class UserView(View):
 
 # A message between agents, as seen by one of them. The contract describes it by its keys alone.
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentMessage(View):
+class AgentMessage(JsonView):
     id: str  # ordered by time
     sender: Annotated[UserView, Key("from")]
     recipient: Annotated[str | None, Key("to")]  # the recipient's name; None in a channel
@@ -219,7 +219,7 @@ class AgentMessage(View):
 
 # The beginning of an unread message from another agent. The contract describes it by its keys alone.
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrayMessage(View):
+class TrayMessage(JsonView):
     message_id: str
     sender: Annotated[str, Key("from")]
     channel: str | None  # None for a direct message

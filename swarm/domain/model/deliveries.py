@@ -14,7 +14,7 @@ from typing import Final
 from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.states import step
-from swarm.domain.views import Time, View
+from swarm.domain.views import JsonView, Time
 
 METADATA_EVENT_TYPE: Final = "swarm_delivery"
 """The ``event_type`` of message metadata that contains the swarm's key (``event_payload.delivery_id``)."""
@@ -158,7 +158,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeliveryRow(View):
+class DeliveryRow(JsonView):
     """One intended effect in Slack."""
 
     id: str

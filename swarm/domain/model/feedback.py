@@ -14,7 +14,7 @@ from typing import Annotated, Final
 from pydantic import JsonValue
 
 from swarm.clock import to_iso
-from swarm.domain.views import Hidden, Key, Time, View
+from swarm.domain.views import Hidden, JsonView, Key, Time
 
 MAX_COMMENT_CHARACTERS: Final = 3_000
 """Slack's limit for one text input."""
@@ -53,7 +53,7 @@ INSTRUCTIONS: Final[Mapping[Reason, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FeedbackView(View):
+class FeedbackView(JsonView):
     """A person's opinion of an answer."""
 
     contract_name = "FeedbackRow"
@@ -76,7 +76,7 @@ class FeedbackView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FeedbackCount(View):
+class FeedbackCount(JsonView):
     """The number of equal opinions of one agent's answers."""
 
     contract_name = "FeedbackCountRow"
@@ -88,7 +88,7 @@ class FeedbackCount(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Remark(View):
+class Remark(JsonView):
     """A person's remark about the swarm, made with the slash command."""
 
     contract_name = "RemarkRow"

@@ -20,7 +20,7 @@ from typing import Final
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
 from swarm.domain.model.threads import File
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.views import View
+from swarm.domain.views import JsonView
 
 DEFAULT_CAP_BYTES: Final = 100 * 1024 * 1024
 NAME_BYTES: Final = 255
@@ -85,7 +85,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shared(View):
+class Shared(JsonView):
     """A file shared in a thread. ``ts`` is the timestamp of its message, null if Slack did not report it."""
 
     contract_name = "SharedFileShape"

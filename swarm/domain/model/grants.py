@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from swarm.domain.model.requests import HumanDecision
-from swarm.domain.views import Hidden, Key, Time, View
+from swarm.domain.views import Hidden, JsonView, Key, Time
 
 THREAD_GRANT_SECONDS: Final = 7 * 24 * 3600
 ALWAYS_GRANT_SECONDS: Final = 90 * 24 * 3600
@@ -35,7 +35,7 @@ GRANTS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Grant(View):
+class Grant(JsonView):
     """A permission for one tool of one agent.
 
     People gave it in advance.
@@ -71,7 +71,7 @@ class AuditKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditLine(View):
+class AuditLine(JsonView):
     """One line of the audit. ``seq`` orders the lines; pass the last one as ``after`` to read on."""
 
     contract_name = "AuditShape"

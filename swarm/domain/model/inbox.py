@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from swarm.clock import SECOND
 from swarm.domain.model.states import step
-from swarm.domain.views import Key, Time, View
+from swarm.domain.views import JsonView, Key, Time
 
 BUNDLE_LIMIT: Final = 20
 """The maximum number of messages of one thread handed out together."""
@@ -222,7 +222,7 @@ class InboxMessageFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InboxMessageRow(InboxMessageFacts, View):
+class InboxMessageRow(InboxMessageFacts, JsonView):
     """An inbox message in the operator's view."""
 
     agent: Annotated[str | None, Key(after="agent_id")]

@@ -7,35 +7,35 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from swarm.domain.model.requests import DecisionPolicy, FileDiff, FormField, Option, RequestFacts
-from swarm.domain.views import Hidden, Key, View
+from swarm.domain.views import Hidden, JsonView, Key
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OptionView(Option, View):
+class OptionView(Option, JsonView):
     """One choice of a select."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FieldView(FormField, View):
+class FieldView(FormField, JsonView):
     """One field of a form."""
 
     options: tuple[OptionView, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PolicyView(DecisionPolicy, View):
+class PolicyView(DecisionPolicy, JsonView):
     """Who may decide, and how many people have to."""
 
     direct_message: Hidden[bool]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileDiffView(FileDiff, View):
+class FileDiffView(FileDiff, JsonView):
     """What a call does to one file; ``old`` is null for a new file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToolRequestView(View):
+class ToolRequestView(JsonView):
     """The tool call that waits for approval."""
 
     name: str
@@ -46,7 +46,7 @@ class ToolRequestView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PersonView(View):
+class PersonView(JsonView):
     """A person, by Slack user id. The name is null if it is not known."""
 
     id: str
@@ -54,7 +54,7 @@ class PersonView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskingRunView(View):
+class AskingRunView(JsonView):
     """The run that asked, and how many of its requests have ended."""
 
     id: str
@@ -63,7 +63,7 @@ class AskingRunView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CardView(View):
+class CardView(JsonView):
     """A message in Slack that shows the request."""
 
     channel: str
@@ -71,7 +71,7 @@ class CardView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RequestView(RequestFacts, View):
+class RequestView(RequestFacts, JsonView):
     """A request to people."""
 
     fields: Annotated[tuple[FieldView, ...], Key(after="prompt")]

@@ -19,7 +19,7 @@ from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
 from swarm.domain.text.characters import is_blank
 from swarm.domain.tool_names import tool_key
-from swarm.domain.views import Time, View
+from swarm.domain.views import JsonView, Time
 
 EXPIRES_SECONDS: Final = 24 * 3600
 MAX_EXPIRES_SECONDS: Final = 90 * 24 * 3600
@@ -301,7 +301,7 @@ def is_json(value: object) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RequestAnswer(View):
+class RequestAnswer(JsonView):
     """One person's decision. Values of secret fields are hidden from everybody but the asker."""
 
     person: str  # a Slack user id, or `OPERATOR`

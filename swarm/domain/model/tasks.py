@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from swarm.domain.errors import Conflict, Invalid
 from swarm.domain.model.states import step
-from swarm.domain.views import Key, Time, View
+from swarm.domain.views import JsonView, Key, Time
 
 MAX_DEPTH: Final = 8
 """The maximum depth of nested tasks: a delegation of a delegation, and so on."""
@@ -164,7 +164,7 @@ def check_dependencies(depends_on: Collection[str], ancestors: Collection[str]) 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Dependency(View):
+class Dependency(JsonView):
     """A task that another task waits for, and its result."""
 
     id: str
@@ -199,7 +199,7 @@ class TaskFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskView(TaskFacts, View):
+class TaskView(TaskFacts, JsonView):
     """A task. Agents are given by name."""
 
     agent: Annotated[str | None, Key(after="priority")]

@@ -9,7 +9,7 @@ from typing import Final
 
 from swarm.domain.model.states import step
 from swarm.domain.text.slack_text import without_quotations
-from swarm.domain.views import Hidden, View
+from swarm.domain.views import Hidden, JsonView
 
 CONTEXT_WAIT_SECONDS: Final = 10
 """The maximum wait for a thread's history from Slack; then the message is handed out with ``context_incomplete``."""
@@ -115,7 +115,7 @@ class Silence(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class File(View):
+class File(JsonView):
     """An attachment, by name.
 
     Its content stays in Slack until requested.
@@ -218,7 +218,7 @@ SlackEvent = SlackMessage | MessageEdited | MessageDeleted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TranscriptMessage(View):
+class TranscriptMessage(JsonView):
     """One message of a thread's transcript. ``standing`` is its author's standing."""
 
     contract_name = "MessageShape"

@@ -13,7 +13,7 @@ from swarm.domain.model.request_views import RequestView
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import AuthorKind, ChannelType, File, Standing, TranscriptMessage
-from swarm.domain.views import Hidden, Key, Time, View
+from swarm.domain.views import Hidden, JsonView, Key, Time
 
 
 class TriggerKind(StrEnum):
@@ -41,7 +41,7 @@ class StartedBy(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadView(View):
+class ThreadView(JsonView):
     """The thread of a conversation."""
 
     id: str
@@ -54,7 +54,7 @@ class ThreadView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InboxMessageView(View):
+class InboxMessageView(JsonView):
     """An inbox message with the complete new message.
 
     Its text is readable, without Slack's markup.
@@ -77,7 +77,7 @@ class InboxMessageView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NoticeView(View):
+class NoticeView(JsonView):
     """A notice: the event, its cause, the related inbox message, task or agent message, and a text."""
 
     kind: NoticeKind
@@ -90,7 +90,7 @@ class NoticeView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LeaseView(View):
+class LeaseView(JsonView):
     """The right to work on a trigger, until it expires."""
 
     token: str
@@ -105,7 +105,7 @@ class TriggerLease(LeaseView):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trigger(View):
+class Trigger(JsonView):
     """One piece of work or one notice.
 
     It has all data needed to act on it.
@@ -138,7 +138,7 @@ class Trigger(View):
 
 # The beginning of an unread message. The contract describes it by its keys alone.
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrayPreview(View):
+class TrayPreview(JsonView):
     inbox_message_id: str
     sender: Annotated[str, Key("from")]
     channel: str
@@ -146,7 +146,7 @@ class TrayPreview(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tray(View):
+class Tray(JsonView):
     """The summary of an agent's inbox."""
 
     unread: int

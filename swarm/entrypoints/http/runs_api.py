@@ -29,7 +29,7 @@ from swarm.domain.model.language_models import (
     UsagePurpose,
     UsageTotal,
 )
-from swarm.domain.views import Time, View, facts_of
+from swarm.domain.views import JsonView, Time, facts_of
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import parse_model, read_body, read_model
 from swarm.entrypoints.web.identity import Identities
@@ -108,7 +108,7 @@ class AskedBudget(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunRow(ModelUsage, View):
+class RunRow(ModelUsage, JsonView):
     """One run."""
 
     id: str
@@ -127,7 +127,7 @@ class RunRow(ModelUsage, View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UsageRow(ModelUsage, View):
+class UsageRow(ModelUsage, JsonView):
     """The usage of a group of runs; what the group does not tell is null. The cost includes only runs with a known
     cost."""
 

@@ -17,7 +17,7 @@ from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, ThreadView, Tray, TrayPreview
 from swarm.domain.policy.operating import Reactions
 from swarm.domain.selections import Batch, Selection
-from swarm.domain.views import Key, View, facts_of
+from swarm.domain.views import JsonView, Key, facts_of
 from swarm.services.ground import lease_keys
 from swarm.services.ground.batches import MOST, act_on_all
 from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
@@ -174,7 +174,7 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadMessagesPage(View):
+class ThreadMessagesPage(JsonView):
     """Messages, oldest first. ``next_after_ts`` leads to the next page, and is null on the last page."""
 
     thread: ThreadView

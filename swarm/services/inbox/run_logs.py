@@ -17,7 +17,7 @@ from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES, MAX_LOG_PIECES, MOST_LO
 from swarm.domain.model.threads import Thread
 from swarm.domain.text.characters import without_escapes
 from swarm.domain.text.secrets import without_secrets
-from swarm.domain.views import Key, Time, View
+from swarm.domain.views import JsonView, Key, Time
 from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.work.fencing import authorize_message, authorize_task, may_reply_about
 from swarm.services.work.leases import claimed_members
@@ -39,7 +39,7 @@ _LOOK_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogPart(View):
+class LogPart(JsonView):
     """A part of a log; offsets count the bytes that were sent."""
 
     contract_name = "LogShape"
@@ -51,7 +51,7 @@ class LogPart(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskRun(View):
+class TaskRun(JsonView):
     """One run on a task."""
 
     contract_name = "TaskRun"

@@ -24,7 +24,7 @@ from swarm.domain.model.agents import (
 )
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.domain.views import View
+from swarm.domain.views import JsonView
 from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.operate.agents import Present, read_team
 from swarm.services.operate.team import colleague
@@ -38,7 +38,7 @@ _MINUTE = 60 * SECOND
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AddresseeView(View):
+class AddresseeView(JsonView):
     """The recipient of a message: an online agent gets it at once, an offline agent on its return."""
 
     id: str
@@ -47,7 +47,7 @@ class AddresseeView(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sent(View):
+class Sent(JsonView):
     """The recipients of the message, and mentioned names that belong to no agent."""
 
     message_id: str
@@ -224,7 +224,7 @@ class PageRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentMessagesPage(View):
+class AgentMessagesPage(JsonView):
     """Messages, oldest first. ``more`` says whether there are more; ``next_after`` is where to continue."""
 
     messages: tuple[AgentMessage, ...]

@@ -14,7 +14,7 @@ from typing import Final
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, AgentProfile, Load
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.domain.views import View, facts_of
+from swarm.domain.views import JsonView, facts_of
 from swarm.services.operate.agents import read_team
 from swarm.services.speaking.participants import offline_since
 from swarm.store import agents
@@ -24,7 +24,7 @@ from swarm.store.bridge.transaction import Transaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Member(AgentProfile, View):
+class Member(AgentProfile, JsonView):
     """An agent with its load."""
 
     status: str
