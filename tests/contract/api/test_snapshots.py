@@ -110,7 +110,8 @@ async def answers(doors: Doors, lea: Visitor) -> AsyncIterator[Any]:
     yield await lea.uses("list-agents")
     yield await operator.get(f"/explain?message=C1:{entry['ts']}")
     yield await operator.get(f"/threads/{trigger['thread']['id']}")
-    _, asked = await asks(doors, lea, fields=FORM, decisions=["answer", "reject"])
+    hidden = {"name": "pin", "secret": True, "default": "1234"}
+    _, asked = await asks(doors, lea, fields=[*FORM, hidden], decisions=["answer", "reject"])
     yield asked
     yield await lea.get(f"/requests/{asked['id']}")
     answer = {"decision": "answer", "values": {"part": "code", "key": "s3"}, "as": "U1"}
