@@ -17,6 +17,8 @@ from typing import Final, Protocol, runtime_checkable
 
 import uuid_utils
 
+from swarm_base.times import span
+
 SECOND = 1_000_000
 """Microseconds in a second."""
 
@@ -164,6 +166,12 @@ def from_iso(text: str) -> int:
 def us_to_slack_ts(moment_us: int) -> str:
     """Returns a time in microseconds in Slack's format for timestamps, for example ``1700000000.000100``."""
     return f"{moment_us // SECOND}.{moment_us % SECOND:06d}"
+
+
+def ago(at_us: int, now_us: int) -> str:
+    """Returns how long ago a time was, such as "2 days ago"; empty for less than six hours."""
+    seconds = (now_us - at_us) // SECOND
+    return f"{span(seconds)} ago" if seconds >= 6 * 3600 else ""
 
 
 def slack_ts_to_us(ts: str) -> int:

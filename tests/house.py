@@ -29,7 +29,7 @@ from xml.etree import ElementTree
 from tests import house_budget, house_paths
 
 ROOT: Final = Path(__file__).parent.parent
-CORE_APART: Final = {"bench", "demo", "conformance", "runner"}
+CORE_APART: Final = {"swarm_runner", "swarm_lab"}
 KINDS: Final = {"Table": "tables", "Protocol": "Protocols"} | dict.fromkeys(("Enum", "StrEnum", "IntEnum"), "enums")
 LATE_CIRCLES: Final = "imports inside functions that make circles"
 LONG_FILE_LINES: Final = 500

@@ -4,11 +4,11 @@ The real twin and the real coordinator run as two processes of the checkout that
 Socket Mode, the poll and the reply over HTTP and MCP. Nothing of the product is imported here, only commands, routes
 and settings that others use are, so older and newer checkouts are measured by the same code.
 
-How it is counted: a profiler in the coordinator notes each function of ``swarm/`` and ``tools/`` that is entered on any
-thread. On the event loop those count whose task, or an ancestor of it, began with the request. The database's threads
-and bare callbacks have no task: they count until the request has one, and from when a task of the request enters the
-store until this task goes on after having waited. Each request is made several times, and what is not entered every
-time (background loops, caches that were due) is left out.
+How it is counted: a profiler in the coordinator notes each function of ``swarm/``, ``tools/`` and ``packages/`` that is
+entered on any thread. On the event loop those count whose task, or an ancestor of it, began with the request. The
+database's threads and bare callbacks have no task: they count until the request has one, and from when a task of the
+request enters the store until this task goes on after having waited. Each request is made several times, and what is
+not entered every time (background loops, caches that were due) is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TAIL_SECONDS: Final = 0.3  # what a request does after its answer belongs to it
 OPERATOR_TOKEN: Final = "operator-of-the-house"
 DOORS: Final = "swarm/entrypoints/"
 STORE: Final = "swarm/store/"
-APART: Final = ("swarm/twin/", "swarm/bench/", "swarm/demo/", "swarm/conformance/")
+APART: Final = ("swarm/twin/", "packages/slack_twin/", "packages/swarm_lab/")
 
 Place = tuple[str, str]
 """A file and a function of it."""
@@ -86,7 +86,7 @@ class Profile:
     """Inside the coordinator: notes who enters which function while a measurement is on."""
 
     def __init__(self, checkout: Path) -> None:
-        self._prefixes = tuple(str(checkout / folder) + os.sep for folder in ("swarm", "tools"))
+        self._prefixes = tuple(str(checkout / folder) + os.sep for folder in ("swarm", "tools", "packages"))
         self._cut = len(str(checkout)) + 1
         self._root: ContextVar[int] = ContextVar("root")
         self._roots = 0

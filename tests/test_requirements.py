@@ -16,7 +16,7 @@ from tests.support.every import every
 pytestmark = pytest.mark.xdist_group("requirements")  # every module is read once
 
 TESTS = Path(__file__).parent
-TWIN_TESTS = TESTS.parent / "packages" / "slack_twin" / "tests"
+PACKAGES = TESTS.parent / "packages"
 REQUIREMENTS = tomllib.loads((TESTS / "requirements.toml").read_text(encoding="utf-8"))
 STATUSES = {"done", "partial", "absent"}
 BEGUN = {requirement for requirement, entry in REQUIREMENTS.items() if entry["status"] != "absent"}
@@ -33,7 +33,7 @@ def ids_in(code: str) -> Iterator[str]:
 def proven() -> dict[str, set[str]]:
     """Ids, and the files in which tests prove them."""
     found: dict[str, set[str]] = {}
-    for path in sorted([*TESTS.rglob("test_*.py"), *TWIN_TESTS.rglob("test_*.py")]):
+    for path in sorted([*TESTS.rglob("test_*.py"), *PACKAGES.glob("*/tests/**/test_*.py")]):
         for requirement in ids_in(path.read_text(encoding="utf-8")):
             found.setdefault(requirement, set()).add(path.relative_to(TESTS.parent).as_posix())
     return found

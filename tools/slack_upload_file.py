@@ -9,8 +9,8 @@ from pydantic import Field
 
 from swarm.domain.errors import Invalid
 from swarm.domain.model.files import Shared
-from swarm.domain.text.secrets import without_secrets
 from swarm.services.work.fencing import ThreadReference
+from swarm_base.secrets import without_secrets
 from tools.tool import CallContext, McpTool, WritingArguments
 
 

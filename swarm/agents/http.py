@@ -28,7 +28,7 @@ from swarm.agents.failures import (
     not_within,
     refused,
 )
-from swarm.telemetry.redaction import Redactor
+from swarm_base.redaction import Redactor
 
 CONNECT_SECONDS: Final = 10.0
 """The time limit for one attempt to connect, including TLS."""

@@ -24,7 +24,7 @@ import orjson
 
 from swarm.domain.errors import ConfigurationError, Conflict
 from swarm.store.admin import backup as copies
-from swarm.store.admin import preparation
+from swarm.store.admin import revisions
 from swarm.store.admin.backup import Progress
 
 FORMAT: Final = 1
@@ -93,10 +93,10 @@ def restore(url: str, prompts: Path, source: Path, *, force: bool, progress: Pro
                 f"This is a backup of {manifest.database}, and the database is {copies.kind_of(url)}.",
                 hint="Name a database of the same kind: database.url (SWARM_DATABASE_URL).",
             )
-        if manifest.revision > preparation.newest():
+        if manifest.revision > revisions.newest():
             raise ConfigurationError(
                 f"This backup was made by swarm {manifest.version}, whose database version is newer (migration "
-                f"{manifest.revision}) than this version knows ({preparation.newest()}).",
+                f"{manifest.revision}) than this version knows ({revisions.newest()}).",
                 hint="Restore it with that version or a newer one.",
             )
         copies.put_back(url, folder / _DATABASE, manifest.revision, force=force, progress=progress)

@@ -19,12 +19,11 @@ from importlib.metadata import version
 from typing import Final
 
 import structlog
-from starlette.routing import BaseRoute
 
 from swarm import clock
 from swarm.agents.webhooks import HttpWebhookClient
-from swarm.app import built_in, home, preflight, process, settings_mapping
-from swarm.app.built_in import BuiltInAgentSet, LateAsk
+from swarm.app import extending, home, preflight, process, settings_mapping
+from swarm.app.extending import AgentSet, RouteHost
 from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live, serving
 from swarm.app.process import StopDeadline
 from swarm.app.reload import Reloader
@@ -33,11 +32,10 @@ from swarm.app.slack_check import SlackCheck
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
 from swarm.config.reading import overruled_tokens
-from swarm.domain.answers.agents import StreamingAgent, conversation_with
+from swarm.domain.answers.agents import conversation_with
 from swarm.domain.errors import Unavailable
 from swarm.domain.policy.access import Me
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.domain.text import secrets as text_secrets
 from swarm.domain.troubles import AUTH_PART
 from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.health import waiting_app
@@ -85,6 +83,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.store.threads import threads
 from swarm.telemetry.setup import Telemetry, WatchedSender, watched_events, watching
+from swarm_base import secrets as text_secrets
 
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
 
@@ -123,12 +122,11 @@ async def serve(settings: Settings) -> None:
             AsyncExitStack() as stack,
         ):
             try:
-                ask = LateAsk()
-                opening = built_in.opened(settings, database, deadline, ask)
+                opening = extending.opened(settings, database, deadline, settings.remote_in_full)
                 agents = await process.unless_stopped(stack.enter_async_context(opening), stop)
                 me = await process.unless_stopped(_identified(slack.gateway, settings, listener, stop), stop)
                 if me and agents:
-                    coordinator = build(_base(settings, database, slack, me), telemetry, agents, ask)
+                    coordinator = build(_base(settings, database, slack, me), telemetry, agents)
                     await process.unless_stopped(introduce(coordinator), stop)
                     await live(coordinator, database, listener, stop, hangup, deadline)
             finally:
@@ -168,20 +166,20 @@ def _base(settings: Settings, database: Database, slack: _Slack, me: Me) -> _Bas
     )
 
 
-def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateAsk) -> Coordinator:
-    """Wires entry points, services, database, Slack and built-in agents."""
+def build(base: _Base, telemetry: Telemetry, agents: AgentSet) -> Coordinator:
+    """Wires entry points, services, database, Slack and the agents of extensions."""
     settings, database, slack, me = base.settings, base.database, base.slack, base.me
     gateway, operating_policy, standings = slack.gateway, base.operating_policy, base.standings
     watcher = telemetry.watcher
     services = _services(base)
     connections = process.possible_connections(settings.http.most_connections)
     services.polls.leave_room(connections)
-    ask.connect(services.requests.ask_during_run)
     agents.connect(services)
     rosters = Rosters(database, operating_policy)
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)
     running, streaming_agents = _streaming_agents(base, services, agents.hired)
+    added = {one.spec.name for one in agents.hired} - settings.agents.builtin.keys()  # which no settings name
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
     homes = HomeTabs(database, gateway.personal, me, operating_policy, standings, slack.names, monotonic=_elapsed)
     slack_entry_point = _slack_entry_point(base, services, rosters, handle, hearing, homes)
@@ -190,7 +188,7 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
         operating_policy.book,
         rosters,
         overruled=overruled_tokens,
-        introduce=streaming_agents.introduce,
+        introduce=lambda names: streaming_agents.introduce({*names, *added}),
         slack_check=SlackCheck(gateway),
         use_tokens=partial(_use_tokens, gateway, slack_entry_point),
     )
@@ -199,7 +197,7 @@ def build(base: _Base, telemetry: Telemetry, agents: BuiltInAgentSet, ask: LateA
     runs = AgentRuns(
         agents.agents,
         ConversationLocks(database),
-        settings_mapping.caller_policies(settings),
+        agents.callers,
         why_not_start=services.run_usage.why_not_start,
     )
     return Coordinator(
@@ -277,18 +275,19 @@ def _sender(base: _Base, watcher: Watcher, running: ActiveRuns) -> OutboxSender:
         WatchedSender(base.slack.gateway, watcher),
         base.me.team,
         http_timeout_seconds=base.settings.slack.timeout_seconds,
-        reactions=base.operating_policy.reactions,
+        operating_policy=base.operating_policy,
         around_card=running.around_card,
     )
 
 
 def _streaming_agents(
-    base: _Base, services: Services, built_in: Sequence[ManagedAgent]
+    base: _Base, services: Services, added: Sequence[ManagedAgent]
 ) -> tuple[ActiveRuns, StreamingAgentRuns]:
-    """Returns the service that runs all agents, remote and built-in, and their runs."""
+    """Returns the service that runs all agents, remote ones and those of extensions, and their runs."""
     settings, database = base.settings, base.database
     stage = LiveStage(base.slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
-    specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
+    hired = [*_remote(settings), *added]
+    specs = {one.spec.name: one.spec for one in hired}
     recovery = Recovery(database, stage.slack, specs, base.operating_policy)
     run_context = RunContext(
         database=database,
@@ -303,14 +302,14 @@ def _streaming_agents(
     )
     running = ActiveRuns(run_context)
     news = RunNotifications(services.work, services.tasks, services.delegations, running)
-    hired = [*_remote(settings, specs), *built_in]
     return running, StreamingAgentRuns(database, services.polls, running, recovery, news, hired)
 
 
-def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[ManagedAgent]:
+def _remote(settings: Settings) -> list[ManagedAgent]:
     remotes = settings_mapping.remote_agents(settings)
     if not remotes:
         return []
+    specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
     from swarm.agents.remote.agui import AguiAgent  # loading the types takes a while, and many installations need none
 
     return [
@@ -333,7 +332,7 @@ def _application(
     reloader: Reloader,
     runs: AgentRuns,
 ) -> Measured:
-    """Returns the HTTP application: API, MCP, Slack events, AG-UI, metrics."""
+    """Returns the HTTP application: API, MCP, Slack events, metrics, and the routes of extensions."""
     identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
     mcp = McpEntryPoint(services, identities, watcher=telemetry.watcher)
 
@@ -355,7 +354,7 @@ def _application(
         services,
         identities,
         readiness,
-        routes=[*mcp.routes(), *slack_entry_point.routes(), *metrics.routes(), *_agui_routes(runs, identities)],
+        routes=[*mcp.routes(), *slack_entry_point.routes(), *metrics.routes()],
         running=[mcp.running],
         reload=reloader.reload,
         warnings=reloader.warnings,
@@ -372,16 +371,9 @@ def _application(
         ),
         version=version("swarm"),
     )
+    host = RouteHost(settings=settings, section=None, services=services, identities=identities, runs=runs)
+    app.router.routes.extend(extending.routes(host, app.routes))
     return Measured(app, telemetry.metrics, plain_paths=app.plain_paths)
-
-
-def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
-    """Routes of AG-UI; none without built-in agents."""
-    if not runs.names:
-        return []
-    from swarm.entrypoints.agui.agui_api import AguiEntryPoint  # the protocol's types take a while to load
-
-    return AguiEntryPoint(runs, identities).routes()
 
 
 async def _identified(gateway: Gateway, settings: Settings, listener: socket.socket, stop: asyncio.Event) -> Me | None:

@@ -13,9 +13,10 @@ from typing import Final
 
 import structlog
 
-from swarm.config import Settings, secret_problem
+from swarm.config import Settings, load_part, secret_problem
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.policy.access import Me
+from swarm_base.place import Place
 
 FILES: Final = (
     *("*.db", "*.db-wal", "*.db-shm", "*.db-journal", "*.token", "*.log", "chat_history", "logs", "logs/*.log"),
@@ -117,6 +118,15 @@ def make_operator_token(settings: Settings) -> str:
 def prompts(settings: Settings) -> Path:
     """Returns the folder of the operator's own base prompts."""
     return settings.home.expanduser() / "prompts"
+
+
+def place() -> Place:
+    """Returns where the coordinator is, for a runner. No other settings are read: it may start in a folder whose
+    settings are for something else, or not finished.
+    """
+    settings, problem = load_part((("home",), ("http", "host"), ("http", "port"), ("http", "url"), ("log", "level")))
+    home, url = settings.home.expanduser(), settings.http.address
+    return Place(home=home, url=url, log_level=settings.log.level, problem=problem)
 
 
 def _token_file(settings: Settings) -> Path:

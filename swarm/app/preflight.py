@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from swarm import extensions
 from swarm.app import home, settings_mapping
 from swarm.config import Settings, checked_work_tree
 from swarm.domain.errors import ConfigurationError
@@ -25,6 +26,8 @@ def check(settings: Settings) -> None:
     home.prepare(settings)
     home.check_kept_token(settings)
     bot_token(settings)
+    if settings.agents.builtin:
+        extensions.require("swarm-agents", "A built-in agent (agents.builtin; LLM_MODEL alone makes one, too)")
     for agent in settings.agents.builtin:
         for spec in settings_mapping.model_specs(settings, agent):
             require_key(spec)

@@ -27,8 +27,8 @@ import structlog
 from swarm.clock import new_id, offset
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
-from swarm.processes.supervisor import kill_descendants
 from swarm.store.bridge.engine import SqliteUrl, parse_url
+from swarm_base.processes.supervisor import kill_descendants
 
 SPARE_FILES: Final = 500
 """The number of open files reserved for purposes other than client connections."""

@@ -24,9 +24,9 @@ from swarm.config import secrets as config_secrets
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
 from swarm.domain.policy.operating import SETTINGS_KEPT, PolicyBook, ReloadResult
 from swarm.domain.slack_check import sentences
-from swarm.domain.text import secrets as text_secrets
 from swarm.services.ground.guarded import attempt
 from swarm.services.speaking.participants import Rosters
+from swarm_base import secrets as text_secrets
 
 LIVE: Final = (
     "channels",

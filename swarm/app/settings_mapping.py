@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
 
 from pydantic import SecretStr
 
@@ -18,20 +16,17 @@ from swarm.config import (
     RemoteAgentSettings,
     Settings,
 )
-from swarm.config.builtin import SERVERS_CONFIG, AgentLimitSettings
-from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
-from swarm.config.section import Section
+from swarm.config.builtin import SERVERS_CONFIG
+from swarm.config.channels import AgentAccessSettings, FeedbackSettings
+from swarm.config.reading import where_set
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.language_models import NO_LIMITS, ModelSpec, Provider, RunLimits
-from swarm.domain.model.requests import DecisionPolicy, DecisionRule
+from swarm.domain.model.language_models import ModelSpec, Provider
+from swarm.domain.model.requests import DecisionPolicy
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.policy.access import AgentAccess, CallerPolicy
-from swarm.domain.policy.channels import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
-from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
-
-if TYPE_CHECKING:
-    from swarm.agents.toolbox.tool import ToolLimits
+from swarm.domain.policy.channels import ChannelPolicy, Listen, PeopleLists
+from swarm.domain.policy.operating import OperatingPolicy, Policies, PolicyBook
 
 
 def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPolicy:
@@ -44,7 +39,7 @@ def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPo
         lease_seconds=settings.leases.seconds,
         most_agents=settings.agents.most,
         most_enrolled=settings.agents.most_enrolled,
-        retention=Retention(**settings.retention.model_dump()),
+        retention=settings.retention,
         history_characters=settings.prompts.history_characters,
         workspace_url=workspace_url,
         retry_prefix=settings.prompts.retry_prefix.strip() or None,
@@ -58,21 +53,17 @@ def policies(settings: Settings) -> Policies:
     return Policies(
         default_agent=settings.agents.default,
         dm_agent=settings.agents.dm,
-        reactions=Reactions(**settings.reactions.model_dump()),
+        reactions=settings.reactions,
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
-        channels={channel: _policy(settings, chosen) for channel, chosen in _channels(settings).items()},
-        everywhere=_policy(settings, settings.channel_defaults),
-        decisions=tuple(
-            DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
-            for rule in settings.decisions
-        ),
-        budgets=settings.budgets.budgets,
-        shows_usage=settings.budgets.show_usage,
+        channels={channel: _in_force(settings, chosen) for channel, chosen in _channels(settings).items()},
+        everywhere=_in_force(settings, settings.channel_defaults),
+        decisions=settings.decisions,
+        budgets=settings.budgets,
         webhooks=webhook_endpoints(settings),
         operators=DecisionPolicy(**settings.operators.model_dump()),
         agent_access={name: _access(name, chosen) for name, chosen in settings.agents.access.items()},
         agent_prompts={
-            name: tuple(one.prompt for one in chosen.suggested_prompts)
+            name: chosen.suggested_prompts
             for agents in (settings.agents.remote_in_full, settings.agents.builtin)
             for name, chosen in agents.items()
             if chosen.suggested_prompts
@@ -164,49 +155,6 @@ def model_specs(settings: Settings, agent: str | None = None) -> list[ModelSpec]
     ]
 
 
-_DAILY: Final = ("requests", "tokens", "tool_calls", "cost_dollars")
-_OF_RUN: Final = (*_DAILY, "seconds")
-
-
-def run_limits(settings: Settings, agent: str | None = None) -> RunLimits:
-    """Returns the limits of one run of built-in agents, or of one ``agent``."""
-    return _limits(_sources(settings, agent), _OF_RUN)
-
-
-def day_limits(settings: Settings, agent: str) -> RunLimits:
-    """Returns the limits of a conversation's answers on one day, as they hold for one agent's runs."""
-    return _limits([(f"{key}.thread", limits.thread) for key, limits in _sources(settings, agent)], _DAILY)
-
-
-def tool_limits(settings: Settings, agent: str) -> tuple[ToolLimits, ...]:
-    """Returns the limits of tools for one agent: its own before those of all agents, each in the settings' order."""
-    from swarm.agents.toolbox.tool import ToolLimits
-
-    return tuple(
-        ToolLimits(pattern=pattern, key=f"{key}.tools.{pattern}", **one.model_dump())
-        for key, limits in _sources(settings, agent)
-        for pattern, one in limits.tools.items()
-    )
-
-
-def _sources(settings: Settings, agent: str | None) -> list[tuple[str, AgentLimitSettings]]:
-    """Returns the sections with limits, each with its key: the agent's own, and those of all agents."""
-    everyone = ("limits", settings.limits)
-    return (
-        [(f"agents.builtin.{agent}.limits", settings.agents.builtin[agent].limits), everyone] if agent else [everyone]
-    )
-
-
-def _limits(sources: Sequence[tuple[str, Section]], names: Sequence[str]) -> RunLimits:
-    """Returns each limit from the first section that sets it, or else from the last."""
-    keys: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    for name in names:
-        key, section = next((one for one in sources if name in one[1].model_fields_set), sources[-1])
-        keys[name], values[name] = f"{key}.{name}", getattr(section, name)
-    return replace(NO_LIMITS, **values, keys=keys)
-
-
 def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yields each key that names an agent, together with that name."""
     named = {"agents.default": settings.agents.default, "agents.dm": settings.agents.dm}
@@ -274,55 +222,13 @@ def _channels(settings: Settings) -> dict[str, ChannelSettings]:
     }
 
 
-def _policy(settings: Settings, chosen: ChannelSettings) -> ChannelPolicy:
-    return ChannelPolicy(
-        agent=settings.agent_of(chosen),
-        enabled=chosen.enabled,
-        listen=chosen.listen,
-        overthink=chosen.overthink,
-        alerts=_alerts(chosen.alerts),
-        allowed_users=chosen.allowed_users,
-        allowed_groups=chosen.allowed_groups,
-        allowed_domains=chosen.allowed_domains,
-        allowed_bots=chosen.allowed_bots,
-        bot_messages_per_hour=chosen.bot_messages_per_hour,
-        display=chosen.display,
-        stream=chosen.stream,
-        client_context=chosen.client_context,
-        external=chosen.external,
-        share_email=chosen.share_email,
-        dm_replies=chosen.dm_replies,
-        greeting=chosen.greeting,
-        suggested_prompts=tuple(one.prompt for one in chosen.suggested_prompts),
-        escalation=_escalation(chosen.escalation),
-    )
+def _in_force(settings: Settings, chosen: ChannelSettings) -> ChannelPolicy:
+    return chosen.model_copy(update={"agent": settings.agent_of(chosen)})
 
 
 def _access(name: str, chosen: AgentAccessSettings) -> AgentAccess:
     people = PeopleLists(users=chosen.users, groups=chosen.groups, domains=chosen.domains)
     return AgentAccess(name=name, people=people, channels=chosen.channels)
-
-
-def _alerts(chosen: AlertSettings) -> AlertPolicy:
-    return AlertPolicy(
-        template=chosen.template,
-        variables=chosen.variables,
-        jira_project=chosen.jira_project,
-        jira_config=chosen.jira_config,
-        window_seconds=chosen.window_seconds,
-    )
-
-
-def _escalation(chosen: EscalationSettings) -> EscalationPolicy:
-    return EscalationPolicy(
-        users=chosen.users,
-        groups=chosen.groups,
-        emoji=chosen.emoji,
-        webhook=chosen.webhook.format if chosen.webhook else None,
-        agent=chosen.agent,
-        team=chosen.team,
-        on_dead_letter=chosen.on_dead_letter,
-    )
 
 
 def _streaming(
@@ -356,6 +262,7 @@ def _model(settings: Settings, provider: Provider, name: str, *, is_guessed: boo
         name=name,
         base_url=base_url,
         api_key=secret(api_key),
+        key_from=where_set("providers", provider, "api_key") if api_key else "",
         region=reached.bedrock.region if provider is Provider.BEDROCK else None,
         is_guessed=is_guessed,
         timeout_seconds=settings.model.timeout_seconds,

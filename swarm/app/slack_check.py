@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from swarm.app.settings_mapping import secret
 from swarm.config import Settings, SlackMode
-from swarm.config.settings import CHANNEL_ID
 from swarm.domain.errors import ConfigurationError, RefusedBySlack, Unavailable
+from swarm.domain.policy.section import CHANNEL_ID
 from swarm.domain.slack_check import Finding, Name, judge
 from swarm.slack.manifest import WHY, View, bot_scopes
 from swarm.slack.outgoing.gateway import Gateway

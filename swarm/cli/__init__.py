@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from swarm.domain.text.characters import line_for_terminal
+from swarm_base.errors import on_one_line
 
 COMMANDS: Final[Mapping[str, str]] = {
     "; GET /tasks/{id}/runs lists the runs on one": "",  # `swarm logs` takes a task
@@ -30,7 +30,7 @@ def in_one_line(error: Exception) -> str:
     and parsers may have several lines."""
     message, hint = str(error), getattr(error, "hint", None) or fields_hint(getattr(error, "fields", None) or {})
     hint = _FOR_PROGRAMS.sub(lambda found: COMMANDS[found[0]], hint)
-    return line_for_terminal(f"{message}{'' if not hint or message.endswith(('.', '?', '!')) else '.'} {hint}")
+    return on_one_line(message, hint)
 
 
 def fields_hint(fields: Mapping[str, str]) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from functools import cache, partial
-from importlib.resources import files
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -18,7 +16,7 @@ from swarm.cli.terminal import Terminal
 from swarm.config import SlackMode, load, load_part
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
-from swarm.telemetry import log
+from swarm_base.prompts import base_prompt
 
 app = App(
     name="swarm",
@@ -41,7 +39,7 @@ for command in (
     "data:restore",
     "operator_commands:reload",
     "operator_commands:explain",
-    "run:logs",
+    "logs:logs",
     "operator_commands:feedback",
     "operator_commands:usage",
     "tray:tray",
@@ -56,7 +54,7 @@ app.command("swarm.cli.settings_commands:imports", name="import")
 def complete() -> App:
     """Returns the app with the commands of other packages, and in place of those of our own packages that are not
     installed, what to install. Raises ConfigurationError for a name that is taken."""
-    added = {name: command for extension in extensions.installed() for name, command in extension.commands.items()}
+    added = {name: command for one in extensions.installed().values() for name, command in one.commands.items()}
     for name, command in added.items():
         *group, last = name.split()
         place = app[group[0]] if group else app
@@ -76,20 +74,6 @@ def _missing(name: str, *words: Annotated[str, Parameter(allow_leading_hyphen=Tr
 
 
 _out = Terminal()
-
-
-@app.command
-def demo() -> int:
-    """Run everything on this machine: a Slack twin, the coordinator, rule-driven agents, and rules instead of a model.
-
-    PORT (8080), TWIN_PORT (8400) and SWARM_HOME (.demo/) can be set in the environment. With SLACK_BOT_TOKEN and
-    SLACK_APP_TOKEN set, the real Slack is used instead of the twin; with LLM_MODEL and a key, or Ollama, a real model
-    answers instead of the rules.
-    """
-    from swarm.demo import run
-
-    log.configure("warning")
-    return run.main()
 
 
 @app.command
@@ -130,16 +114,6 @@ def prompt(role: Role) -> None:
     print(base_prompt(role, home.prompts(load_part([("home",)])[0]) / f"{role}.md"))
 
 
-def base_prompt(role: Role, own: Path) -> str:
-    """Returns the operator's own prompt, or else the built-in one. Raises ConfigurationError for an unreadable file."""
-    if not own.exists():
-        return (files("swarm.domain.prompts") / f"{role}.md").read_text(encoding="utf-8")
-    try:
-        return own.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"The base prompt {own} cannot be read: {error}") from error
-
-
 @db.command
 def upgrade() -> None:
     """Migrate the database's schema to this version."""
@@ -149,25 +123,6 @@ def upgrade() -> None:
     home.prepare(settings)
     done = migrations.upgrade(settings.database_url)
     _out.print("\n".join(f"applied {name}" for name in done) or "Nothing to do: the schema is current.")
-
-
-@slack.command
-def selftest(channel: str, *, report: Path | None = None) -> int:
-    """Hold what this version relies on against your Slack: some fifty messages in one thread, deleted at the end.
-
-    Needs SLACK_BOT_TOKEN, and a private channel that the app was invited to. The same calls are made in a Slack twin;
-    what differs is printed. Exits with 0 if nothing differs, and with 1 otherwise.
-
-    Parameters
-    ----------
-    channel
-        The private channel, as "#name" or by its id.
-    report
-        A new file for the report as JSON; by default selftest-DATE.json. It has no tokens and no text of people.
-    """
-    from swarm.cli.slack_selftest import run
-
-    return run(channel, report)
 
 
 @slack.command
@@ -214,8 +169,14 @@ def manifest(
 
 def run(arguments: list[str]) -> int | None:
     """Runs a command. Returns its exit code, if it has one."""
+    is_help = arguments in ([], ["--help"], ["-h"])
+    for extension in extensions.installed().values():
+        for name, command in extension.commands.items():
+            if is_help or name.split()[0] == arguments[0]:
+                extension.load(command.target)  # its errors name the package, those of cyclopts do not
     complete()
-    if arguments in ([], ["--help"], ["-h"]):
-        app.resolved_commands()  # the help describes every command
+    asked_about = [one for one in arguments if one not in ("--help", "-h")]
+    if asked_about in ([], ["slack"]):  # the help describes every command
+        (slack if asked_about else app).resolved_commands()
     result = app(arguments, result_action="return_value")
     return result if isinstance(result, int) else None

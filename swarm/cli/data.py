@@ -146,8 +146,18 @@ async def _forget_directly(settings: Settings, person: str, *, dry_run: bool) ->
         )
 
 
+_KINDS: Final = {
+    "standings": "profiles",
+    "opinions": "ratings",
+    "copies": "quotes",
+    "posts for them": "private posts",
+}
+"""What people call what the API counts."""
+
+
 def _print_found(out: Terminal, found: Mapping[str, Any]) -> None:
-    kinds = ", ".join(f"{count} {kind}" for kind, count in found["removed"].items())
-    verb = "There are" if found["dry_run"] else "Removed:"
-    sentence = f"{verb} {kinds} of {found['person']}." if kinds else f"No data of {found['person']} was found."
+    named = [(n, _KINDS.get(kind, kind)) for kind, n in found["removed"].items()]
+    kinds = ", ".join(f"{n} {kind.removesuffix('s') if n == 1 else kind}" for n, kind in named)
+    verb = "Stored about" if found["dry_run"] else "Removed of"
+    sentence = f"{verb} {found['person']}: {kinds}." if kinds else f"No data of {found['person']} was found."
     out.print(sentence, soft_wrap=True, markup=False)

@@ -13,7 +13,7 @@ from swarm.cli.terminal import Terminal
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.text.characters import line_for_terminal
+from swarm_base.characters import line_for_terminal
 
 deliveries = App(name="deliveries", help="Show what is sent to Slack, and send again what failed.")
 inbox = App(name="inbox", help="Show people's messages, and hand out again what was set aside.")

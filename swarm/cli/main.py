@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import sys
 
-from swarm.entrypoints.web import loading
+from swarm_base import loading
 
 with loading.without("rich"):  # structlog would load it for tracebacks, which `log` writes without it
     import structlog
@@ -16,12 +16,7 @@ with loading.uncollected():
     from swarm.cli import NoServer, in_one_line
     from swarm.config import LogFormat, read, secrets
     from swarm.domain.errors import SwarmError
-    from swarm.telemetry import log
-
-NO_TWIN = (
-    "This command needs the package slack-twin, which is not installed. "
-    "Install its wheel (`make dist`), or in a checkout `pip install ./packages/slack_twin`."
-)
+    from swarm_base import log
 
 MAY_NOT = "Let your user read it and search its folders, or name another place (SWARM_HOME, SWARM_CONFIG)."
 
@@ -50,9 +45,11 @@ def main() -> None:
         print(f"swarm: {in_one_line(error)}", file=sys.stderr)
         sys.exit(1)
     except ModuleNotFoundError as error:
-        if error.name != "slack_twin":
+        from swarm import extensions
+
+        if (package := (error.name or "").replace("_", "-")) not in extensions.PACKAGES:
             raise
-        print(f"swarm: {NO_TWIN}", file=sys.stderr)
+        print(f"swarm: {in_one_line(extensions.missing('This command', package))}", file=sys.stderr)
         sys.exit(1)
     except PermissionError as error:
         if error.filename is None:

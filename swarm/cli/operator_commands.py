@@ -18,13 +18,14 @@ from swarm.app import home
 from swarm.cli import NoServer, fields_hint
 from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.config import Settings, load_part
+from swarm.config.reading import where_set
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
 from swarm.domain.model.budgets import dollars_text
 from swarm.domain.model.language_models import UsageGrouping
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.policy.operating import SETTINGS_KEPT
-from swarm.domain.text.characters import for_terminal, line_for_terminal
+from swarm_base.characters import for_terminal, line_for_terminal
 
 agents = App(name="agents", help="Register and list agents.")
 tasks = App(name="tasks", help="Show and cancel the agents' tasks.")
@@ -45,7 +46,8 @@ class CoordinatorAway(CoordinatorRefused):
 class CoordinatorClient:
     """A client for a running coordinator, which authenticates with the operator's token or an agent's."""
 
-    def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10) -> None:
+    def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10, of: str = "") -> None:
+        self._of = of  # where the token is from; empty: it is the operator's
         self._http = httpx2.Client(
             base_url=base_url,
             headers={"Authorization": f"Bearer {token}"},
@@ -79,6 +81,10 @@ class CoordinatorClient:
         content = _content(answer)
         if answer.is_success and content is not None:
             return content
+        if answer.status_code == HTTPStatus.UNAUTHORIZED and content is not None:
+            is_set = not self._of and coordinator_settings().operator_token
+            own = where_set("operator_token") if is_set else "The operator token in the home folder (SWARM_HOME)"
+            raise CoordinatorRefused(f"{self._of or own} is not a token of the coordinator at {self._http.base_url}.")
         match content:
             case {"error": {"message": str(message), "fields": {**fields}}} if fields:
                 raise CoordinatorRefused(message, hint=fields_hint({str(name): str(fields[name]) for name in fields}))

@@ -14,8 +14,8 @@ from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import DecisionPolicy, FileDiff, HumanDecision, RequestStatus, ToolRequest
 from swarm.domain.policy.decision_rules import deciders_text
 from swarm.domain.requests.shown import Reader, operator_text
-from swarm.domain.text.characters import line_for_terminal
 from swarm.domain.text.unique_keys import read_json
+from swarm_base.characters import line_for_terminal
 
 requests = App(name="requests", help="Show what agents ask people, and decide.")
 grants = App(name="grants", help="Show and revoke permissions that people have given in advance.")

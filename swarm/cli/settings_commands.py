@@ -20,7 +20,7 @@ from swarm.config import CONFIG_FILE, explaining, read
 from swarm.config.importing import files
 from swarm.config.importing.translation import Fate, Translation
 from swarm.domain.slack_check import sentences
-from swarm.domain.text.characters import line_for_terminal
+from swarm_base.characters import line_for_terminal
 
 config = App(name="config", help="Show the settings.")
 imports = App(name="import", help="Write swarm.yaml from the settings of another system.")

@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from swarm.domain.text.characters import for_terminal
+from swarm_base.characters import for_terminal
 
 _PIPE_COLUMNS: Final = 200
 """The width of tables for other programs, where nobody sees the edge of a window."""

@@ -16,7 +16,7 @@ from swarm.cli import in_one_line
 from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.cli.terminal import Terminal
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.text.characters import line_for_terminal
+from swarm_base.characters import line_for_terminal
 
 EXAMPLE_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0
@@ -79,7 +79,7 @@ def _ask(url: str, token: str) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise expected
     try:
-        with CoordinatorClient(url, token, timeout_seconds=TIMEOUT_SECONDS) as coordinator:
+        with CoordinatorClient(url, token, timeout_seconds=TIMEOUT_SECONDS, of="SWARM_AGENT_TOKEN") as coordinator:
             tray = coordinator.call("GET", "/tray")
     except httpx2.InvalidURL as error:
         raise expected from error

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
-from typing import Literal, TypeVar
+from typing import Literal
 from uuid import UUID
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swarm.config.builtin import BuiltinAgentSettings
-from swarm.config.channels import AgentAccessSettings, SuggestedPromptSettings
-from swarm.config.section import HttpAddress, Section
+from swarm.config.channels import AgentAccessSettings
 from swarm.domain.answers.agents import (
     LONGEST_RUN_SECONDS,
     PARALLEL_RUNS,
@@ -23,18 +21,9 @@ from swarm.domain.answers.agents import (
     ResumeForm,
     ThreadContext,
 )
-from swarm.domain.errors import Invalid
-from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role, check_name
-from swarm.domain.model.budgets import (
-    COUNTED_DOLLARS,
-    COUNTED_TOKENS,
-    MICRODOLLARS,
-    MOST_DOLLARS,
-    MOST_TOKENS_REPORTED,
-    AgentBudgets,
-    Budget,
-    Budgets,
-)
+from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role
+from swarm.domain.policy.channels import SuggestedPrompt
+from swarm.domain.policy.section import HttpAddress, Section, named
 
 
 class OAuthSettings(Section):
@@ -92,7 +81,7 @@ class RemoteAgentSettings(Section):
     )
     namespace: UUID | None = Field(None, description="the namespace of the conversation ids (UUID v5)")
     footer: str = Field("", max_length=1_000, description="your own text below every answer, in mrkdwn")
-    suggested_prompts: tuple[SuggestedPromptSettings, ...] = Field(
+    suggested_prompts: tuple[SuggestedPrompt, ...] = Field(
         (), max_length=4, description="prompts to choose from where people start a conversation with this agent"
     )
 
@@ -107,7 +96,7 @@ class RemoteAgentSettings(Section):
     @field_validator("agent_ids")
     @classmethod
     def _have_names(cls, ids: Mapping[str, str]) -> Mapping[str, str]:
-        return _named(ids)
+        return named(ids)
 
     @property
     def history_sent(self) -> History:
@@ -117,19 +106,6 @@ class RemoteAgentSettings(Section):
         An AG-UI agent has no memory of its own, while a caipe service stores conversations.
         """
         return self.history or (History.NEW if self.dialect is Dialect.CAIPE else History.ALL)
-
-
-T = TypeVar("T")
-
-
-def _named(agents: Mapping[str, T]) -> Mapping[str, T]:
-    """Returns the agents if their names are valid. Otherwise raises ValueError."""
-    for name in agents:
-        try:
-            check_name(name)
-        except Invalid as error:
-            raise ValueError(f"{error.message} {error.hint or ''}".strip()) from error
-    return agents
 
 
 class AgentSettings(Section):
@@ -155,7 +131,7 @@ class AgentSettings(Section):
     @field_validator("access", "remote", "builtin")
     @classmethod
     def _have_names(cls, agents: Mapping[str, Section]) -> Mapping[str, Section]:
-        return _named(agents)
+        return named(agents)
 
     @property
     def remote_in_full(self) -> dict[str, RemoteAgentSettings]:
@@ -185,71 +161,3 @@ class AgentSettings(Section):
         if chosen and chosen.role is not Role.LEAD:
             raise ValueError(f"default is '{self.default}', whose role is worker; the name of a lead is expected")
         return self
-
-
-class _LimitsOfBudget(Section):
-    """The limits of one budget; null: no limit."""
-
-    tokens: int | None = Field(None, ge=1, le=MOST_TOKENS_REPORTED, description="input and output tokens")
-    dollars: Decimal | None = Field(
-        None, ge=Decimal("0.000001"), le=MOST_DOLLARS, description="cost, where it is known"
-    )
-
-    @property
-    def budget(self) -> Budget:
-        """The limits as the services need them."""
-        cost = None if self.dollars is None else int(self.dollars * MICRODOLLARS)
-        return Budget(tokens=self.tokens, cost_microdollars=cost)
-
-
-class _ReportedLimits(_LimitsOfBudget):
-    """How much the reports of one run count for the budgets that it shares with others; null: all."""
-
-    tokens: int | None = Field(COUNTED_TOKENS, ge=1, le=MOST_TOKENS_REPORTED, description="input and output tokens")
-    dollars: Decimal | None = Field(
-        Decimal(COUNTED_DOLLARS), ge=Decimal("0.000001"), le=MOST_DOLLARS, description="cost, where it is known"
-    )
-
-
-class _BudgetsOfAgent(Section):
-    """The budgets of one agent, in place of those for all agents; null: those for all."""
-
-    run: _LimitsOfBudget | None = None
-    agent: _LimitsOfBudget | None = None
-
-
-class BudgetSettings(Section):
-    """How much runs of all agents may use of models before people are asked. ``limits`` end a run, and ask nobody."""
-
-    run: _LimitsOfBudget = Field(_LimitsOfBudget(), description="one run")
-    thread: _LimitsOfBudget = Field(
-        _LimitsOfBudget(), description="all runs in one thread, for good; limits.thread is for one day, and asks nobody"
-    )
-    agent: _LimitsOfBudget = Field(_LimitsOfBudget(), description="each agent's runs in one day; the operator decides")
-    day: _LimitsOfBudget = Field(_LimitsOfBudget(), description="all runs in one day; the operator decides")
-    agents: Mapping[str, _BudgetsOfAgent] = Field(default_factory=dict, description="by the agent's name")
-    reported: _ReportedLimits = Field(
-        _ReportedLimits(), description="the most that one run's reports count for others, if the run has no limit"
-    )
-    show_usage: bool = Field(True, description="show tokens and cost below answers, where they are known")
-
-    @field_validator("agents")
-    @classmethod
-    def _have_names(cls, agents: Mapping[str, _BudgetsOfAgent]) -> Mapping[str, _BudgetsOfAgent]:
-        return _named(agents)
-
-    @property
-    def budgets(self) -> Budgets:
-        """The budgets as the services need them."""
-        agents = {
-            name: AgentBudgets(run=own.run.budget if own.run else None, agent=own.agent.budget if own.agent else None)
-            for name, own in self.agents.items()
-        }
-        return Budgets(
-            run=self.run.budget,
-            thread=self.thread.budget,
-            agent=self.agent.budget,
-            day=self.day.budget,
-            agents=agents,
-            reported=self.reported.budget,
-        )

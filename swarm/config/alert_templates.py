@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from swarm.config.channels import AlertSettings, ChannelSettings
+from swarm.config.channels import ChannelSettings
 from swarm.config.settings import Settings
-from swarm.domain.policy.channels import Listen
+from swarm.domain.policy.channels import AlertPolicy, Listen
 from swarm.domain.prompts.alerts import check_template
 
 MAX_TEMPLATE_BYTES: Final = 100_000
@@ -64,7 +64,7 @@ def _problems(settings: Settings) -> dict[str, str]:
     return dict(filter(None, (_problem(*check) for check in checks)))
 
 
-def _problem(key: str, alerts: AlertSettings, variables: set[str]) -> tuple[str, str] | None:
+def _problem(key: str, alerts: AlertPolicy, variables: set[str]) -> tuple[str, str] | None:
     """Returns the key of a bad template with its problem; None for a good template."""
     try:
         check_template(alerts.template or "", variables)

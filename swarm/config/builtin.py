@@ -10,8 +10,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from swarm.config.channels import SuggestedPromptSettings
-from swarm.config.section import HttpAddress, Section
 from swarm.domain.answers.agents import PARALLEL_RUNS, OnRestart
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import Role
@@ -28,6 +26,8 @@ from swarm.domain.model.language_models import (
 )
 from swarm.domain.model.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope
 from swarm.domain.policy.access import OPERATOR, check_callers
+from swarm.domain.policy.channels import SuggestedPrompt
+from swarm.domain.policy.section import HttpAddress, Section
 
 SERVERS_CONFIG = Path("servers_config.json")
 PROMPTS_CONFIG = Path("prompts/prompts_config.yaml")
@@ -162,7 +162,7 @@ class BuiltinAgentSettings(Section):
         False, description="show callers over AG-UI the arguments and results of the agent's tool calls"
     )
     footer: str = Field("", max_length=1_000, description="your own text below every answer, in mrkdwn")
-    suggested_prompts: tuple[SuggestedPromptSettings, ...] = Field(
+    suggested_prompts: tuple[SuggestedPrompt, ...] = Field(
         (), max_length=4, description="prompts to choose from where people start a conversation with this agent"
     )
 

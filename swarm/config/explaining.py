@@ -15,10 +15,10 @@ from pydantic import BaseModel, SecretStr
 from swarm.config.channels import ChannelSettings
 from swarm.config.importing.translation import Note
 from swarm.config.reading import Reading
-from swarm.config.settings import CHANNEL_ID
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.text.secrets import without_patterns
-from swarm.telemetry.redaction import HIDDEN, SECRET_NAME
+from swarm.domain.policy.section import CHANNEL_ID
+from swarm_base.redaction import HIDDEN, SECRET_NAME
+from swarm_base.secrets import without_patterns
 
 DIRECT: Final = "dm"
 """The word for direct messages, in place of a channel's id."""
@@ -52,7 +52,7 @@ def explain(reading: Reading, channel: str) -> list[SourcedSetting]:
     ]
     special = {"agent": _agent, "alerts.template": _template}
     rows = [special[row.key](reading, channel, chosen, row) if row.key in special else row for row in rows]
-    return [*rows, *_decisions(reading, channel)]
+    return [*rows, *_decisions(reading, channel), *_extensions(reading)]
 
 
 def _decisions(reading: Reading, channel: str) -> Iterator[SourcedSetting]:
@@ -66,6 +66,13 @@ def _decisions(reading: Reading, channel: str) -> Iterator[SourcedSetting]:
         yield SourcedSetting(
             key=f"decisions.{place}", value=value, source=(reading.origin("decisions") or _DEFAULT) + gap
         )
+
+
+def _extensions(reading: Reading) -> Iterator[SourcedSetting]:
+    """Yields the settings of other packages, which are the same in all channels."""
+    for path, value in _leaves(reading.settings.extensions, ("extensions",)):
+        shown = _without_secrets({path[-1]: _plain(value)})[path[-1]]  # by its name, too
+        yield SourcedSetting(key=".".join(path), value=shown, source=reading.origin(*path) or _DEFAULT)
 
 
 def _source(reading: Reading, channel: str, path: tuple[str, ...], value: object) -> str:

@@ -46,7 +46,7 @@ from swarm.config.variables import (
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.unique_keys import UniqueKeys
-from swarm.telemetry.redaction import Redactor
+from swarm_base.redaction import Redactor
 
 _SECRET = re.compile(r"(token|secret|key)$")
 _REDACTOR: Final = Redactor()
@@ -84,6 +84,8 @@ def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str
     variable = next((name for name in names if variables.get(name)), names[0] if names else None)
     key = ".".join(path) + (f" ({variable})" if variable else "")
     if part["type"] == "extra_forbidden":
+        if path[0] == "extensions" and len(path) == 2:
+            return key, "no package that is installed has settings of this name"
         return key, f"there is no such setting{_meant(path)}"
     expected = expectation(part)
     value = part.get("input")
@@ -300,6 +302,18 @@ def overruled_tokens(folder: Path | None = None, user_home: Path | None = None) 
     return tuple(
         name for name in names if name in given and any(file.get(name, given[name]) != given[name] for file in files)
     )
+
+
+def where_set(*setting: str) -> str:
+    """Returns where a value comes from, such as "OPENAI_API_KEY (.env, line 3)" or "operator_token (swarm.yaml)"."""
+    folder, names = Path.cwd(), [name for name, path in VARIABLES.items() if path == setting]
+    for name in filter(os.environ.get, names):
+        return f"{name} (the environment)"
+    for file in dotenv_files(folder, home_folder()):
+        for one in parse_stream(StringIO(_text_of(file))):
+            if one.key in names and one.value:
+                return f"{one.key} ({file.name if file.parent == folder else file}, line {one.original.line})"
+    return f"{'.'.join(setting)} ({settings_file(folder, read_variables()).name})"
 
 
 def _dotenv(path: Path) -> dict[str, str | None]:

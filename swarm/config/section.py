@@ -1,14 +1,16 @@
-"""The common base class of all parts of the settings, and lists of their keys, secret values and differences."""
+"""Secrets in the settings, and lists of their keys, secret values and differences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Self, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
+from pydantic import AfterValidator, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+
+from swarm.domain.policy.section import Section
 
 _SHAPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "a list is expected"),
@@ -20,33 +22,9 @@ SHORTEST_SECRET: Final = 16
 """The minimum length of a secret in characters. A shorter secret, or one repeated character, is easily guessed."""
 
 
-class Section(BaseModel):
-    """A part of the settings: frozen, and with known keys only."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def inheriting(self, defaults: Self) -> Self:
-        """Returns these settings, with every missing key taken from ``defaults``."""
-        return defaults.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
-
-
 def expectation(problem: ErrorDetails) -> str:
     """Returns what was expected in place of an invalid value."""
     return _SHAPES.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
-
-
-def _is_address(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an invalid port, half an IPv6 address
-        is_usable = False
-    if not is_usable or any(letter.isspace() for letter in url):
-        raise ValueError("an http or https URL is expected, for example https://agents.example.org/api")
-    return url
-
-
-HttpAddress = Annotated[str, AfterValidator(_is_address)]
 
 
 def secret_problem(secret: str) -> str | None:

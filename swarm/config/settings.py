@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from swarm.config.agents import AgentSettings, BudgetSettings, RemoteAgentSettings
+from swarm.config.agents import AgentSettings, RemoteAgentSettings
 from swarm.config.builtin import (
     AgentLimitSettings,
     DocumentSettings,
@@ -24,18 +24,17 @@ from swarm.config.builtin import (
     ToolSettings,
 )
 from swarm.config.channel_agents import agent_by_id, is_service
-from swarm.config.channels import ChannelSettings, EmojiName, FeedbackSettings, GroupId, UserId
-from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
-from swarm.domain.errors import Invalid
+from swarm.config.channels import ChannelSettings, FeedbackSettings
+from swarm.config.extension_sections import ExtensionSections, checked_sections
+from swarm.config.section import GivenSecret, OwnSecret
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
-from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.domain.model.requests import MAX_NEED, DecisionPolicy
 from swarm.domain.model.runs import MOST_LOG_BYTES
-from swarm.domain.policy.decision_rules import check_policy
-from swarm.domain.policy.operating import MESSAGES_PER_MINUTE
+from swarm.domain.policy.budgets import Budgets
+from swarm.domain.policy.decision_rules import DecisionRule
+from swarm.domain.policy.operating import MESSAGES_PER_MINUTE, Reactions, Retention
+from swarm.domain.policy.section import CHANNEL_ID, GroupId, HttpAddress, Section, UserId
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
-from swarm.domain.tool_names import tool_name_problem
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 
@@ -47,12 +46,6 @@ class _LimitSettings(AgentLimitSettings):
         ge=0,
         description="maximum number of messages and clicks by one person in all channels; 0: no limit",
     )
-
-
-MOST_KEPT_DAYS = 36_500
-"""The longest retention period: a hundred years."""
-
-CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
 
 class SlackMode(StrEnum):
@@ -191,15 +184,6 @@ class _PromptSettings(Section):
     )
 
 
-class ReactionSettings(Section):
-    """The names of the emoji that show a message's state; null switches a reaction off."""
-
-    stored: EmojiName | None = REACTION_STORED
-    answered: EmojiName | None = REACTION_ANSWERED
-    failed: EmojiName | None = REACTION_FAILED
-    stopped: EmojiName | None = REACTION_STOPPED
-
-
 class FileSettings(Section):
     """The limits for attachments from and to Slack."""
 
@@ -210,22 +194,6 @@ class RunLogSettings(Section):
     """The limits for the logs of runs, which runners send."""
 
     cap_bytes: int = Field(MOST_LOG_BYTES, ge=0, description="maximum size of one run's log; 0: no logs are kept")
-
-
-class _RetentionSettings(Section):
-    """The number of days for which texts of completed work are kept; see docs/operations.md, "What is kept"."""
-
-    threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
-    sessions_days: int = Field(
-        90, ge=1, le=MOST_KEPT_DAYS, description="after a built-in agent's session was last used"
-    )
-    runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
-    run_logs_days: int = Field(14, ge=1, le=MOST_KEPT_DAYS, description="what the programs of agents have written")
-    agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
-    audit_days: int = Field(365, ge=1, le=MOST_KEPT_DAYS, description="who was asked for what, and who decided")
-    routing_days: int = Field(
-        7, ge=1, le=MOST_KEPT_DAYS, description="the reasons why messages were not routed to an agent"
-    )
 
 
 class LogSettings(Section):
@@ -255,54 +223,6 @@ class TracesSettings(Section):
         return url
 
 
-class DecisionSettings(Section):
-    """Who decides on the requests of some agents, in some channels, for some tools."""
-
-    agent: str | None = Field(None, description="an agent's name, or a pattern such as deploy-*; null: all")
-    channel: str | None = Field(None, pattern=CHANNEL_ID.pattern, description="a channel id; null: all")
-    tool: str | None = Field(
-        None, description="a tool's name, or a pattern such as git*; null: also forms, and calls that name no tool"
-    )
-    users: tuple[str, ...] = Field((), description="user ids of people who may decide")
-    groups: tuple[str, ...] = Field((), description="ids of user groups (S…) whose members may decide")
-    requester: bool = Field(False, description="the person for whom the agent works may decide")
-    not_requester: bool = Field(False, description="the person for whom the agent works may not decide")
-    need: int = Field(1, ge=1, le=MAX_NEED, description="how many different people have to approve")
-    veto: bool = Field(False, description="one rejection ends the request")
-    direct_message: bool = Field(
-        False, description="who may decide also gets the card as a direct message, and one reminder"
-    )
-
-    @property
-    def policy(self) -> DecisionPolicy:
-        """Who may decide."""
-        return DecisionPolicy(
-            users=self.users,
-            groups=self.groups,
-            requester=self.requester,
-            not_requester=self.not_requester,
-            need=self.need,
-            veto=self.veto,
-            direct_message=self.direct_message,
-        )
-
-    @field_validator("tool")
-    @classmethod
-    def _can_match(cls, tool: str | None) -> str | None:
-        if tool is not None and (problem := tool_name_problem(tool)):
-            raise ValueError(f"no tool can have this name; {problem} is expected")
-        return tool
-
-    @model_validator(mode="after")
-    def _can_be_decided(self) -> DecisionSettings:
-        try:
-            check_policy(self.policy)
-        except Invalid as error:
-            problems = (f"{name.removeprefix('policy.')}: {expected}" for name, expected in error.fields.items())
-            raise ValueError(f"nobody could decide: {'; '.join(problems)}") from error
-        return self
-
-
 class OperatorSettings(Section):
     """The people who run the swarm. Their Home tab in Slack shows mistakes in the settings."""
 
@@ -326,26 +246,29 @@ class Settings(Section):
     model: ModelSettings = ModelSettings()
     providers: ProviderSettings = ProviderSettings()
     limits: _LimitSettings = _LimitSettings()
-    budgets: BudgetSettings = BudgetSettings()
+    budgets: Budgets = Budgets()
     runtime: RuntimeSettings = RuntimeSettings()
     tools: ToolSettings = ToolSettings()
     documents: DocumentSettings = DocumentSettings()
     leases: LeaseSettings = LeaseSettings()
     prompts: _PromptSettings = _PromptSettings()
-    reactions: ReactionSettings = ReactionSettings()
+    reactions: Reactions = Reactions()
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
     feedback: FeedbackSettings = FeedbackSettings()
-    decisions: tuple[DecisionSettings, ...] = Field(
+    decisions: tuple[DecisionRule, ...] = Field(
         (), description="who decides on agents' requests; the first rule that applies replaces the agent's own policy"
     )
     files: FileSettings = FileSettings()
     run_logs: RunLogSettings = RunLogSettings()
-    retention: _RetentionSettings = _RetentionSettings()
+    retention: Retention = Retention()
     log: LogSettings = LogSettings()
     remove_secrets: bool = Field(True, description="remove apparent secrets from agents' posts")
     metrics: MetricsSettings = MetricsSettings()
     traces: TracesSettings = TracesSettings()
+    extensions: ExtensionSections = Field(
+        default_factory=lambda: checked_sections({}), description="the sections of other packages, by name"
+    )
     test_clock: Path | None = Field(
         None, description="a file with the number of seconds by which the clock is ahead; for tests only"
     )

@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-
-class SwarmError(Exception):
-    """Something went wrong."""
-
-    code = "internal"
-    status = 500  # the HTTP status of the response
-
-    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
-        self.message = message or (type(self).__doc__ or "").strip()
-        self.hint = hint
-        super().__init__(self.message)
-
-
-class ConfigurationError(SwarmError):
-    """The configuration cannot be used."""
-
-    code = "configuration"
+from swarm_base.errors import ConfigurationError as ConfigurationError
+from swarm_base.errors import SwarmError as SwarmError
+from swarm_base.errors import Unavailable as Unavailable
 
 
 class BadRequest(SwarmError):
@@ -123,13 +109,6 @@ class RateLimited(SwarmError):
     def __init__(self, message: str | None = None, *, retry_after_seconds: float, hint: str | None = None):
         super().__init__(message, hint=hint)
         self.retry_after_seconds = retry_after_seconds
-
-
-class Unavailable(SwarmError):
-    """The system cannot do this at the moment; nothing was changed."""
-
-    code = "unavailable"
-    status = 503
 
 
 class OutcomeUnknown(Unavailable):

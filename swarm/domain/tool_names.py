@@ -11,7 +11,7 @@ import re
 import unicodedata
 from typing import Final
 
-from swarm.domain.text.characters import strip_invisible
+from swarm_base.characters import strip_invisible
 
 MAX_TOOL_NAME_CHARACTERS: Final = 100
 

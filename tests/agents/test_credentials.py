@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl
 import pytest
 import structlog
 
-from swarm.agents.remote.exchange import NO_TOKEN
 from swarm.clock import ManualClock
 from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
 from swarm.domain.answers.events import Broken, Finished
@@ -164,23 +163,29 @@ async def test_a_run_that_has_begun_to_answer_is_never_repeated(server: AguiServ
     assert len(server.to("/")) == 1
 
 
+NONE = "the token server gave no token"
+INVALID = "the token server sent an invalid response"
+
+
 @pytest.mark.parametrize(
-    "steps",
+    ("said", "steps"),
     [
-        pytest.param((Answer(500, {}, b""),), id="is broken"),
-        pytest.param((Answer(302, {"Location": "/"}, b""),), id="leads elsewhere"),
-        pytest.param((answer_json({"token": "one"}),), id="gives none"),
-        pytest.param((answer_json({"access_token": "one\r\nX-Evil: yes"}),), id="gives one that is a header"),
-        pytest.param((answer_json({"access_token": ""}),), id="gives an empty one"),
-        pytest.param((Answer(200, {}, b"<html>"),), id="shows a page"),
-        pytest.param((Answer(200, {}), Flood(b"x" * 65536, 3200)), id="never ends"),
-        pytest.param((Answer(0), DROP), id="hangs up"),
+        pytest.param(f"{NONE}: it had an internal error (HTTP 500)", (Answer(500, {}, b""),), id="is broken"),
+        pytest.param(f"{NONE}: it answered with a redirect", (Answer(302, {"Location": "/"}, b""),), id="elsewhere"),
+        pytest.param(INVALID, (answer_json({"token": "one"}),), id="gives none"),
+        pytest.param(INVALID, (answer_json({"access_token": "one\r\nX-Evil: yes"}),), id="gives one that is a header"),
+        pytest.param(INVALID, (answer_json({"access_token": ""}),), id="gives an empty one"),
+        pytest.param(INVALID, (Answer(200, {}, b"<html>"),), id="shows a page"),
+        pytest.param(f"{NONE}: it sent more than", (Answer(200, {}), Flood(b"x" * 65536, 3200)), id="never ends"),
+        pytest.param(f"{NONE}: it broke off", (Answer(0), DROP), id="hangs up"),
     ],
 )
-async def test_a_token_service_that_gives_no_token(steps: Any, server: AguiServer) -> None:
+async def test_a_token_service_that_gives_no_token(said: str, steps: Any, server: AguiServer) -> None:
     server.on(TOKEN, *steps)
     server.on("/", *answering("hi"))
-    assert await run(server.url, oauth=oauth(server)) == [Broken(reason=NO_TOKEN)]
+    (broken,) = await run(server.url, oauth=oauth(server))
+    assert isinstance(broken, Broken)
+    assert broken.reason.startswith(said)
     assert not server.to("/")
 
 
@@ -206,7 +211,7 @@ async def test_a_service_that_takes_credentials_in_one_place_only_gets_them_ther
 @pytest.mark.parametrize("auth", ["basic", "body"])
 async def test_credentials_are_sent_only_where_the_settings_say(server: AguiServer, auth: str) -> None:
     server.on(TOKEN, *refusal(401, error="invalid_client"))
-    reason = "its token service answered invalid_client"
+    reason = "the token server answered invalid_client"
     assert await run(server.url, oauth=oauth(server, auth=auth)) == [Broken(reason=reason)]
     (asked,) = server.to(TOKEN)
     assert ("authorization" in asked.headers) is (auth == "basic")
@@ -242,7 +247,7 @@ async def test_the_services_own_error_is_in_the_sentence(
 ) -> None:
     for steps in answers:
         server.next(TOKEN, *steps)
-    assert await run(server.url, oauth=oauth(server)) == [Broken(reason=f"its token service answered {said}")]
+    assert await run(server.url, oauth=oauth(server)) == [Broken(reason=f"the token server answered {said}")]
     assert len(server.to(TOKEN)) == count
     assert not server.to("/")
 

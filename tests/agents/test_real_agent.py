@@ -169,7 +169,7 @@ async def test_a_withdrawn_question_is_no_approval(url: str) -> None:
 @pytest.mark.req("HITL-01", "HITL-04")
 async def test_people_see_the_call_and_buttons_in_place_of_the_fields_of_an_approval(url: str) -> None:
     stored = request(await _asked_by(url))
-    assert (stored.title, stored.fields) == ("May I use delete?", ())
+    assert (stored.title, stored.fields) == ("May I delete `notes.txt`?", ())
     assert stored.tool == ToolRequest(name="delete", arguments={"path": "notes.txt"}, schema={"type": "object"})
     assert stored.decisions == (D.APPROVE, D.EDIT, D.REJECT, D.APPROVE_THREAD, D.APPROVE_ALWAYS)
 

@@ -12,7 +12,7 @@ from slack_twin.clock import still_clock
 from slack_twin.server import running
 from slack_twin.twin import build_twin
 
-from swarm.domain.answers.calls import AnswerTarget
+from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.answers.events import (
     AgentEvent,
     AnswerOutcome,
@@ -167,9 +167,9 @@ class Notes:
     async def leaving(self, page: int, text: str) -> None:
         self.told.append(f"leaving {page}")
 
-    async def ending(self, call: Last, outcome: AnswerOutcome) -> str:
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> Closing:
         self.told.append("ending")
-        return ""
+        return call.closing
 
     async def ended(self, page: int, text: str) -> None:
         self.told.append(f"ended {page} {text}")

@@ -17,13 +17,22 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.routing import Route
 
+from packages.swarm_agents.tests.contract.agui_api.scene import (
+    CANCEL,
+    HELLO,
+    INVOKE,
+    RESUME,
+    START,
+    Scripted,
+    agui_input,
+    start,
+)
 from swarm.domain.model.agents import Role
 from swarm.domain.model.requests import NewRequest
 from swarm.domain.model.threads import File
 from swarm.domain.policy.access import CallerPolicy
 from swarm.services.ground.idempotency import Caller
 from swarm.services.requests.human_requests import AskedWork
-from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, agui_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor, error_of
 from tests.support.whole import Whole, whole
 from tests.support.world import BOT, said

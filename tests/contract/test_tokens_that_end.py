@@ -12,11 +12,20 @@ from typing import Any
 import httpx2
 import pytest
 
+from packages.swarm_agents.tests.contract.agui_api.scene import (
+    FOREVER,
+    INVOKE,
+    RESUME,
+    START,
+    Scripted,
+    agui_input,
+    events_of,
+    start,
+)
 from swarm.domain.answers.events import TextDelta
 from swarm.domain.model.agents import Role
 from swarm.domain.model.threads import File
 from swarm.domain.policy.access import CallerPolicy
-from tests.contract.agui_api.scene import FOREVER, INVOKE, RESUME, START, Scripted, agui_input, events_of, start
 from tests.support.doors import Visitor
 from tests.support.quick import quick
 from tests.support.waiting import PATIENCE_SECONDS

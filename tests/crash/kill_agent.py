@@ -11,9 +11,9 @@ import contextlib
 import os
 from typing import Any
 
-from swarm.bench.agents import Agent, Line, Part, Refused
-from swarm.bench.figures import BenchError
-from swarm.bench.streaming_agent import Order, order_in
+from swarm_lab.bench.agents import Agent, Line, Part, Refused
+from swarm_lab.bench.figures import BenchError
+from swarm_lab.bench.streaming_agent import Order, order_in
 
 Json = dict[str, Any]
 

@@ -15,19 +15,17 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import psycopg
 
-from swarm.bench.agents import Part, question
-from swarm.bench.storm import Asked, Log, Seen, judge
-from swarm.bench.streaming_agent import Order
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.runs.run_ends import STOP_TEXT
+from swarm_lab.bench.agents import Part, question
+from swarm_lab.bench.storm import Asked, Log, Seen, judge
+from swarm_lab.bench.streaming_agent import Order
 from tests.crash.kill_plan import Point, Victim
 from tests.crash.kill_verdict import (
     Message,
@@ -45,7 +43,6 @@ from tests.support.processes import Process
 from tests.support.stage import Stage
 from tests.support.truth import Truth
 from tests.support.twin_client import ANSWERED, TwinClient
-from tests.support.waiting import wait_until
 
 POET, CLERK = "poet", "clerk"
 """They answer live; what the clerk does must not be done twice."""
@@ -85,7 +82,7 @@ class House:
         """Start everything."""
         stage = self.stage
         await stage.start_twin(rates=False)
-        agent = stage.processes.start("streams", sys.executable, "-m", "swarm.bench.streaming_agent", env={})
+        agent = stage.processes.start("streams", sys.executable, "-m", "swarm_lab.bench.streaming_agent", env={})
         self.streaming_port = int((await agent.says(r"^port (\d+)"))[1])
         url = f"http://127.0.0.1:{self.streaming_port}/"
         remote = f"{POET}: {{url: {url!r}, on_restart: rerun}}\n    {CLERK}: {{url: {url!r}, on_restart: ask}}"
@@ -100,12 +97,7 @@ class House:
         for name, role in ((LEAD, "lead"), (WORKER, "worker")):
             self.tokens[name] = (await operator.post("/agents", {"name": name, "role": role}))["token"]
             self.start_agent(name)
-
-        async def online() -> set[str]:
-            known = (await operator.get("/agents"))["agents"]
-            return {one["name"] for one in known if one["status"] == "online"}
-
-        await wait_until(online, lambda names: names >= {POET, CLERK, LEAD, WORKER}, what="the agents are there")
+        await stage.until_online(http, POET, CLERK, LEAD, WORKER)
 
     def start_agent(self, name: str) -> None:
         workers = (WORKER,) if name == LEAD else ()
@@ -365,9 +357,9 @@ class Scene:
         found: list[str] = []
         plain = [asked for asked in self.asked if asked.name not in self.orders]
         messages = {message["ts"]: message for thread in self.threads.values() for message in thread}
-        seen = {(asked.channel, asked.ts): _seen(messages[asked.ts]) for asked in self.asked}
+        seen = {(asked.channel, asked.ts): Seen.of(messages[asked.ts]) for asked in self.asked}
         for (channel, _), thread in self.threads.items():
-            seen |= {(channel, message["ts"]): _seen(message) for message in thread}
+            seen |= {(channel, message["ts"]): Seen.of(message) for message in thread}
         found += [
             f"{figure.what}: {figure.value:g}"
             for figure in judge(plain, self.log, seen)
@@ -409,8 +401,3 @@ class Scene:
             (folder / "tables.json").write_text(json.dumps(tables.rows, indent=1, default=str))
         for log in self.stage.processes.folder.glob("*.log"):
             shutil.copy(log, folder)
-
-
-def _seen(message: Mapping[str, Any]) -> Seen:
-    reactions = tuple(given["name"] for given in message["reactions"] for _ in given["users"])
-    return Seen(text=message["text"], kind=message["kind"], reactions=reactions)

@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from swarm.bench.storm import Asked
-from swarm.bench.streaming_agent import Order, marks_in
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.runs.run_ends import STOP_TEXT
+from swarm_lab.bench.storm import Asked
+from swarm_lab.bench.streaming_agent import Order, marks_in
 from tests.support.truth import TABLES, Tables
 from tests.support.twin_client import ANSWERED, STORED
 

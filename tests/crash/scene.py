@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import pytest
 
+from swarm_lab.bench.agents import Part, playing, question
+from swarm_lab.bench.storm import Asked, Log, Seen, judge
+from tests.crash.kill_agent import CarefulAgent
 from tests.support.doors import Visitor
 from tests.support.stage import Stage
 from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
@@ -63,3 +67,45 @@ def lease_of(trigger: Trigger) -> str:
 
 def inbox_message_of(trigger: Trigger) -> str:
     return str(trigger["inbox_messages"][-1]["id"])
+
+
+async def ask(
+    twin: TwinClient, number: int, channel: str, root: Asked | None, *, delegate: bool = False, mention: bool = True
+) -> Asked:
+    """Ask for the answer to message ``number``, in a new thread or below a root."""
+    text = question(number, delegate=delegate)
+    said = {"user": "alice", "channel": channel, "text": f"@swarm {text}" if mention else text}
+    posted = await twin.ask("POST", "messages", json=said | ({"thread_ts": root.ts} if root else {}))
+    thread_ts = root.ts if root else posted["ts"]
+    return Asked(name=f"m{number}", channel=posted["channel"], ts=posted["ts"], thread_ts=thread_ts)
+
+
+def answering(scene: Scene, runs: int = 3) -> AbstractAsyncContextManager[object]:
+    """Runs of the lead that poll and answer, as a team of processes with one token would, whatever becomes of it."""
+    return playing(CarefulAgent(Part(port=scene.stage.port, token=scene.lea.token, hands=runs)).play())
+
+
+async def until_answered(twin: TwinClient, asked: Sequence[Asked], *, within_seconds: float) -> None:
+    """Wait until each message has an answer."""
+
+    async def missing() -> list[str]:
+        log = await _log(twin)
+        return [message.name for message in asked if not log.answered(message)]
+
+    await wait_until(missing, lambda names: not names, within_seconds=within_seconds, what="answers")
+
+
+async def _log(twin: TwinClient) -> Log:
+    log = Log()
+    log.read(await twin.calls())
+    return log
+
+
+async def verdict(twin: TwinClient, asked: Sequence[Asked]) -> dict[str, float]:
+    """What is not as it should be: nothing, in the end."""
+    seen = {
+        (channel, message["ts"]): Seen.of(message)
+        for channel in {one.channel for one in asked}
+        for message in await twin.messages(channel=channel)
+    }
+    return {figure.what: figure.value for figure in judge(asked, await _log(twin), seen) if figure.value}

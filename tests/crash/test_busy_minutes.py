@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from swarm.domain.model.deliveries import END_MARK_SECONDS
+from swarm_lab.bench.agents import question
 from tests.crash.conftest import HTTP_SECONDS, LEAD
-from tests.crash.scene import Scene
-from tests.crash.test_storm import answering
+from tests.crash.scene import Scene, answering
 from tests.support.http import client as http_client
 from tests.support.processes import processes_in
 from tests.support.stage import Stage
@@ -60,7 +60,9 @@ async def _says(busy: Scene, count: int, *, every_seconds: float) -> list[str]:
     began, roots = loop.time(), list[str]()
     for number in range(count):
         await asyncio.sleep(max(0.0, began + number * every_seconds - loop.time()))
-        roots.append(await busy.twin.say(f"@swarm q{number}-0", user=PEOPLE[number % len(PEOPLE)]))
+        roots.append(
+            await busy.twin.say(f"@swarm {question(number, delegate=False)}", user=PEOPLE[number % len(PEOPLE)])
+        )
     return roots
 
 

@@ -29,7 +29,7 @@ from tests.support.doors import Visitor, error_of
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import processes_in
-from tests.support.stage import Stage
+from tests.support.stage import Stage, stages_at
 from tests.support.twin_client import ANSWERED, STORED, TwinClient
 from tests.support.waiting import wait_until
 
@@ -162,12 +162,7 @@ def house(
 ) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("coordinators")
     with fresh_database(postgres_server_url, migrated_postgres) as url, processes_in(folder) as processes:
-        stages = [Stage(processes) for _ in range(COORDINATORS)]
-        for number, stage in enumerate(stages):
-            stage.twin_port = stages[0].twin_port
-            stage.settings["SWARM_HOME"] = str(folder / f"home-{number}")
-            stage.use_postgres(url)
-        yield House(stages, url)
+        yield House(stages_at(processes, COORDINATORS, url), url)
 
 
 @pytest.fixture

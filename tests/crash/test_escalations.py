@@ -136,13 +136,8 @@ async def scene(migrated_sqlite: Path, tmp_path: Path) -> AsyncIterator[Scene]:
         await stage.start_coordinator()
         lea = stage.visitor(http, await stage.register(http, "lea"))
         await lea.poll()
-        await wait_until(lambda: _online(stage, http), {"ada", "helper"}.__le__, within_seconds=30)
+        await stage.until_online(http, "ada", "helper")
         yield Scene(stage, stage.person(http), pager, ada, lea, settings, http)
-
-
-async def _online(stage: Stage, http: httpx2.AsyncClient) -> set[str]:
-    agents = (await stage.visitor(http).get("/agents"))["agents"]
-    return {agent["name"] for agent in agents if agent["status"] == "online"}
 
 
 def check_pagerduty(call: Call, ts: str) -> None:
@@ -243,6 +238,6 @@ async def test_an_on_call_agent_that_polls_and_a_pager_that_refuses(scene: Scene
     await scene.stage.restart_coordinator()  # between the question and its answer
     await rota.uses("task-complete", trigger["lease"]["token"], task_id=trigger["task"]["id"], result=CAROL)
     assert (await scene.until_posted(ts, "is on call")).startswith(f"<@{CAROL}> is on call for payments")
-    failed = await scene.until_posted(ts, "could not be told")
-    assert failed == "PagerDuty could not be told: it answered with HTTP 400."
+    failed = await scene.until_posted(ts, "could not tell")
+    assert failed == "I could not tell PagerDuty: it answered with HTTP 400."
     assert (await scene.explained(ts))["by"] == "U000ALICE"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from swarm.bench.storm import Asked
-from swarm.bench.streaming_agent import Order
 from swarm.services.runs.run_ends import STOP_TEXT
+from swarm_lab.bench.storm import Asked
+from swarm_lab.bench.streaming_agent import Order
 from tests.crash.kill_verdict import faults_of_marks, faults_of_stream
 
 ORDER = Order(stream=7, deltas=4, per_second=1)

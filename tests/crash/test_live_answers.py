@@ -27,7 +27,7 @@ from tests.support.agui_server import STALL, STARTED, AguiServer, Request, answe
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import free_port, processes_in
-from tests.support.stage import Stage
+from tests.support.stage import Stage, stages_at
 from tests.support.twin_client import ANSWERED, TwinClient
 from tests.support.waiting import wait_until
 
@@ -373,11 +373,7 @@ async def test_a_suspended_one_that_comes_back_makes_no_call_any_more(
 ) -> None:
     async with http_client(timeout=HTTP_SECONDS) as http, agent_at(port := free_port()) as agent:
         with fresh_database(postgres_server_url, migrated_postgres) as url, processes_in(tmp_path) as processes:
-            first, second = Stage(processes), Stage(processes)
-            second.twin_port = first.twin_port
-            for number, stage in enumerate((first, second)):
-                stage.settings["SWARM_HOME"] = str(tmp_path / f"home-{number}")
-                stage.use_postgres(url)
+            first, second = stages_at(processes, 2, url)
             await first.start_twin(rates=False)
             configure(first, port)
             await first.start_coordinator()

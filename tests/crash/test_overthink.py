@@ -125,12 +125,7 @@ async def scene(migrated_sqlite: Path, tmp_path: Path) -> AsyncIterator[Scene]:
         await stage.start_twin(rates=False)
         await stage.start_coordinator()
         twin, operator = stage.person(http), stage.visitor(http)
-
-        async def online() -> set[str]:
-            agents = (await operator.get("/agents"))["agents"]
-            return {agent["name"] for agent in agents if agent["status"] == "online"}
-
-        await wait_until(online, lambda names: names == {"caipe", "helper"}, within_seconds=60)
+        await stage.until_online(http, "caipe", "helper")
         yield Scene(
             stage=stage, twin=twin, operator=operator, caipe=caipe, model=model, folder=tmp_path, settings=settings
         )

@@ -28,7 +28,7 @@ from tests.support.agui_server import FINISHED, STARTED, AguiServer, Drip, Reque
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import free_port, processes_in
-from tests.support.stage import Stage
+from tests.support.stage import Stage, stages_at
 from tests.support.twin_client import ANSWERED, TwinClient
 from tests.support.waiting import wait_until
 
@@ -184,18 +184,13 @@ def scenes(
             folder = tmp_path / str(number)
             folder.mkdir()
             processes = stack.enter_context(processes_in(folder))
-            stages = [Stage(processes) for _ in range(2 if request.param == "postgresql" else 1)]
             if request.param == "postgresql":
                 template = request.getfixturevalue("migrated_postgres")
                 url = stack.enter_context(fresh_database(postgres_server_url, template))
-            for index, stage in enumerate(stages):
-                stage.twin_port = stages[0].twin_port
-                if request.param == "postgresql":
-                    stage.settings["SWARM_HOME"] = str(folder / f"home-{index}")
-                    stage.use_postgres(url)
-                else:
-                    stage.use_sqlite(migrated_sqlite)
-            found.append(stages)
+                found.append(stages_at(processes, 2, url))
+            else:
+                found.append([Stage(processes)])
+                found[-1][0].use_sqlite(migrated_sqlite)
         yield found
 
 

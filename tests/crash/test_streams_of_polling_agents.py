@@ -19,7 +19,7 @@ from tests.support.doors import Visitor, error_of
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import processes_in
-from tests.support.stage import Stage
+from tests.support.stage import Stage, stages_at
 from tests.support.twin_client import ANSWERED, TwinClient
 from tests.support.waiting import wait_until
 
@@ -174,12 +174,7 @@ async def test_what_was_closed_before_the_kill_is_shown_by_the_next_process(scen
 @pytest.fixture
 def pair(tmp_path: Path, postgres_server_url: str, migrated_postgres: str) -> Iterator[list[Stage]]:
     with fresh_database(postgres_server_url, migrated_postgres) as url, processes_in(tmp_path) as processes:
-        stages = [Stage(processes) for _ in range(2)]
-        for number, stage in enumerate(stages):
-            stage.twin_port = stages[0].twin_port
-            stage.settings["SWARM_HOME"] = str(tmp_path / f"home-{number}")
-            stage.use_postgres(url)
-        yield stages
+        yield stages_at(processes, 2, url)
 
 
 @pytest.fixture

@@ -17,14 +17,15 @@ import httpx2
 import psycopg
 import pytest
 
-from swarm.bench.agents import Part, question
-from swarm.bench.storm import Asked, Log, Seen, judge
+from swarm_lab.bench.agents import Part
+from swarm_lab.bench.storm import Asked
+from tests.crash.scene import ask, until_answered, verdict
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
-from tests.support.processes import Processes, processes_in
-from tests.support.stage import Stage
+from tests.support.processes import processes_in
+from tests.support.stage import Stage, stages_at
 from tests.support.twin_client import TwinClient
 from tests.support.waiting import wait_until
 
@@ -67,28 +68,14 @@ class Team:
                 hands=CONVERSATIONS,
                 work_seconds=WORK_SECONDS,
             )
-            command = (sys.executable, "-m", "swarm.bench.agents")
+            command = (sys.executable, "-m", "swarm_lab.bench.agents")
             self.stages[0].processes.start(name, *command, env=part.environment)
-        await wait_until(self._online, lambda count: count == 1 + len(WORKERS), what="the agents poll")
-
-    async def _online(self) -> int:
-        agents = (await self.operator.get("/agents"))["agents"]
-        return sum(agent["status"] == "online" for agent in agents)
+        await self.stages[0].until_online(self.http, LEAD, *WORKERS)
 
     async def say(self, conversation: int, *, delegate: bool = False) -> None:
         """Say something more in a conversation; without a mention, but for the first time."""
-        number, root = len(self.asked), self.roots.get(conversation)
-        text = question(number, delegate=delegate)
-        channel = CHANNELS[conversation % len(CHANNELS)]
-        said = {"user": "alice", "channel": channel, "text": text if root else f"@swarm {text}"}
-        said |= {"thread_ts": root.ts} if root else {}
-        answer = await self.twin.ask("POST", "messages", json=said)
-        asked = Asked(
-            name=f"m{number}",
-            channel=answer["channel"],
-            ts=answer["ts"],
-            thread_ts=root.ts if root else answer["ts"],
-        )
+        root, channel = self.roots.get(conversation), CHANNELS[conversation % len(CHANNELS)]
+        asked = await ask(self.twin, len(self.asked), channel, root, delegate=delegate, mention=root is None)
         self.roots.setdefault(conversation, asked)
         self.asked.append(asked)
 
@@ -108,34 +95,11 @@ class Team:
     async def until_answered(self) -> None:
         """Wait until everything that was said has an answer, and the coordinators have nothing left to do."""
 
-        async def missing() -> list[str]:
-            log = await self.log()
-            return [message.name for message in self.asked if not log.answered(message)]
-
         async def backlog() -> int:
             return sum((await self.operator.get("/readyz"))["backlog"].values())
 
-        await wait_until(missing, lambda names: not names, within_seconds=PATIENCE_SECONDS, what="answers")
+        await until_answered(self.twin, self.asked, within_seconds=PATIENCE_SECONDS)
         await wait_until(backlog, lambda count: count == 0, within_seconds=PATIENCE_SECONDS, what="nothing left to do")
-
-    async def log(self) -> Log:
-        """What the twin's log of calls tells."""
-        log = Log()
-        log.read(await self.twin.calls())
-        return log
-
-    async def verdict(self) -> dict[str, float]:
-        """What is not as it should be: nothing, in the end."""
-        seen = {
-            (channel, message["ts"]): Seen(
-                text=message["text"],
-                kind=message["kind"],
-                reactions=tuple(given["name"] for given in message["reactions"] for _ in given["users"]),
-            )
-            for channel in {message.channel for message in self.asked}
-            for message in await self.twin.messages(channel=channel)
-        }
-        return {figure.what: figure.value for figure in judge(self.asked, await self.log(), seen) if figure.value}
 
     async def kill(self, stage: Stage) -> None:
         """``kill -9``. Of several the others go on; one alone is started again. Slack repeats what was not acked."""
@@ -156,17 +120,8 @@ def stages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Stag
             return
         server_url, migrated = (request.getfixturevalue(name) for name in ("postgres_server_url", "migrated_postgres"))
         with fresh_database(server_url, migrated) as url:
-            yield _three(processes, url)
+            yield stages_at(processes, 3, url)
             processes.end()  # a database that is in use cannot be dropped in peace
-
-
-def _three(processes: Processes, url: str) -> list[Stage]:
-    stages = [Stage(processes) for _ in range(3)]
-    for number, stage in enumerate(stages):
-        stage.twin_port = stages[0].twin_port
-        stage.settings["SWARM_HOME"] = str(processes.folder / f"home-{number}")
-        stage.use_postgres(url)
-    return stages
 
 
 @pytest.fixture
@@ -206,4 +161,4 @@ async def test_a_conversation_reaches_its_result_though_the_coordinator_in_offic
     await team.until_tasks("completed", CONVERSATIONS)
     await team.say_in_each()  # to the lead, which has the thread back
     await team.until_answered()
-    assert await team.verdict() == {}
+    assert await verdict(team.twin, team.asked) == {}

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from packages.swarm_runner.tests.doors import acp_agent
 from tests.decisions.journal import ASKS, Journal, command_in, paths_of
 from tests.decisions.remote import held
-from tests.runner.doors import acp_agent
 
 WORDS = {"yes": "approved", "no": "rejected"}
 

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from packages.swarm_runner.tests.doors import claude_cli
 from tests.decisions.journal import ASKS, Journal, command_in, paths_of
 from tests.decisions.remote import NOBODY_DECIDED
-from tests.runner.doors import claude_cli
 
 JOURNAL = Journal(Path(sys.argv[2] if __name__ == "__main__" else "."))  # imported for its path only
 

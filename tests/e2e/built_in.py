@@ -12,11 +12,10 @@ from typing import Any, Final
 import httpx2
 import yaml
 
-from swarm.demo.settings_file import PAPERS
+from swarm_lab.demo.settings_file import PAPERS
 from tests.support.http import client as http_client
 from tests.support.processes import Process, Processes, free_port, until_ready
 from tests.support.stage import OPERATOR_TOKEN, Stage
-from tests.support.waiting import wait_until
 
 MODEL: Final = "gpt-5-mini"
 """A name whose price is known; who answers to it are the demo's rules."""
@@ -72,7 +71,7 @@ class BuiltInStage:
     async def start_model(self) -> None:
         """Write the settings, and start what takes the model's place."""
         self._write_files()
-        command = (sys.executable, "-m", "swarm.demo.rules.model_server")
+        command = (sys.executable, "-m", "swarm_lab.demo.rules.model_server")
         self._model = self.processes.start("model", *command, env={"MODEL_PORT": str(self.model_port)})
         await until_ready(self._model, f"http://127.0.0.1:{self.model_port}/")
 
@@ -84,12 +83,8 @@ class BuiltInStage:
     async def until_online(self) -> None:
         """Wait until the agents take work."""
 
-        async def online() -> set[str]:
-            async with http_client(timeout=5) as http:
-                agents = (await self.get(http, "/agents"))["agents"]
-            return {agent["name"] for agent in agents if agent["status"] == "online"}
-
-        await wait_until(online, lambda names: names == {"assistant", "tools", "frugal"}, within_seconds=30)
+        async with http_client(timeout=5) as http:
+            await self.stage.until_online(http, "assistant", "tools", "frugal")
 
     def _environment(self) -> dict[str, str]:
         return {

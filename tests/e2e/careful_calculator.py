@@ -5,8 +5,8 @@ from typing import Annotated
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel
 
-from swarm.demo.calculator import add as plain_add
-from swarm.demo.calculator import calculator
+from swarm_lab.demo.calculator import add as plain_add
+from swarm_lab.demo.calculator import calculator
 
 A_LOT = 1_000_000
 

@@ -63,7 +63,7 @@ async def scene(tmp_path: Path, migrated_sqlite: Path) -> AsyncIterator[Scene]:
         url = await stack.enter_async_context(serving(caipe.app()))
         port = free_port()
         model = {"LLM_MODEL": MODEL, "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "OPENAI_API_KEY": "of-nobody"}
-        rules = (sys.executable, "-m", "swarm.demo.rules.model_server")
+        rules = (sys.executable, "-m", "swarm_lab.demo.rules.model_server")
         started = processes.start("model", *rules, env={"MODEL_PORT": str(port)})
         stage = Stage(processes, settings=model)
         stage.use_sqlite(migrated_sqlite)

@@ -86,12 +86,8 @@ async def stage(processes: Processes) -> AsyncIterator[tuple[Stage, Team]]:
 
 
 async def until_online(stage: Stage) -> None:
-    async def online() -> set[str]:
-        async with http_client(timeout=5) as http:
-            agents = (await stage.visitor(http).get("/agents"))["agents"]
-        return {agent["name"] for agent in agents if agent["status"] == "online"}
-
-    await wait_until(online, lambda names: names == {"lead", "analyst", "writer"}, within_seconds=PATIENCE)
+    async with http_client(timeout=5) as http:
+        await stage.until_online(http, "lead", "analyst", "writer")
 
 
 async def when(person: TwinClient, ts: str, text: str) -> Conversation:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, environment, terminal
+from packages.swarm_agents.tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, environment, terminal
 from tests.support.processes import Ended, Processes, free_port
 from tests.support.providers import Fails, ProviderServer, Reply, Request, Say, Silent, openai_server
 from tests.support.quick import quick
@@ -109,6 +109,6 @@ async def test_a_wrong_key_ends_the_start_with_one_line(tmp_path: Path) -> None:
     async with openai_server(lambda _: Fails(401)) as server:
         env = environment(tmp_path, PORT=str(free_port()), **model(server))
         async with terminal(env=env, cwd=tmp_path) as person:
-            await person.says("swarm: .*does not accept our credentials")
+            await person.says("swarm: .*refuses the key from")
             assert await person.exit_code() == 1
             assert "❯" not in person.seen

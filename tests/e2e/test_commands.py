@@ -116,7 +116,7 @@ async def several_things_are_stopped_one_by_one(people: People, lead: Visitor) -
     pressed = {"user": "alice", "channel": "general", "ts": choice["ts"], **button}
     assert (await people.twin.ask("POST", "actions", json=pressed))["ok"]
     (told,) = await people.twin.calls("chat.postEphemeral")
-    assert (told["args"]["user"], told["args"]["text"]) == ("U000ALICE", "It is being stopped.")
+    assert (told["args"]["user"], told["args"]["text"]) == ("U000ALICE", "I am stopping it.")
     assert (await people.types("tasks")) == "Open work: Do two"
 
 
@@ -138,7 +138,7 @@ async def tasks_can_be_stopped(people: People, lead: Visitor, trigger: dict[str,
     assert "Count the lines" in await people.types("tasks", user="bob")
     assert "Nothing of yours runs or waits here." in await people.types("stop", user="bob")
     await people.home_with("alice", "Count the lines")
-    assert await people.types("stop") == "It is being stopped."
+    assert await people.types("stop") == "I am stopping it."
     assert "Nothing of yours is open" in await people.types("tasks")
 
 
@@ -151,7 +151,7 @@ async def messages_can_be_stopped(people: People, lead: Visitor) -> None:
             await people.twin.say("!stop", thread=ts)
         else:
             assert "Nothing of yours runs or waits here." in await people.types("stop", user="bob")
-            assert await people.types("stop") == "It is being stopped."
+            assert await people.types("stop") == "I am stopping it."
         await people.twin.until(ts, lambda seen: "octagonal_sign" in seen.emoji and len(seen.answers) == 1)
         line = [call for call in await people.twin.calls("chat.postMessage") if call["args"]["thread_ts"] == ts]
         assert [call["args"]["text"] for call in line] == ["🛑 Stopped by <@U000ALICE>."]

@@ -45,11 +45,7 @@ class Direct:
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until_online(self) -> None:
-        async def online() -> set[str]:
-            agents = (await self.built_in.get(self.http, "/agents"))["agents"]
-            return {agent["name"] for agent in agents if agent["status"] == "online"}
-
-        await wait_until(online, lambda names: names >= set(PEOPLE), within_seconds=PATIENCE)
+        await self.built_in.stage.until_online(self.http, *PEOPLE)
 
     async def answers_polls(self) -> None:
         """The polling agent: answers everything it gets, also after the coordinator was gone."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.processes.supervisor import process
+from swarm_base.processes.supervisor import process
 from tests.support.processes import SWARM, Processes, free_port
 from tests.support.waiting import wait_until
 

@@ -27,9 +27,9 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from swarm.agents.toolbox.arguments import TOO_COSTLY as NOT_CALLED
 from swarm.domain.patterns import has_few_values
 from swarm.domain.requests.edited_arguments import TOO_COSTLY
+from swarm_agents.toolbox.arguments import TOO_COSTLY as NOT_CALLED
 from tests.support.doors import Visitor, serving
 from tests.support.http import client as http_client
 from tests.support.processes import processes_in

@@ -11,14 +11,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.e2e.demo import Demo
+from packages.swarm_lab.tests.e2e.demo import Demo
 from tests.support.processes import Processes
 from tests.support.twin_client import ANSWERED, TwinClient
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
-OURS = ("swarm", "slack-twin")
+OURS = ("swarm", "swarm-base", "swarm-runner", "swarm-agents", "swarm-lab", "slack-twin")
 END_SECONDS = 30
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.policy.channels import BOT_MESSAGES_PER_HOUR, ChannelPolicy, Listen
-from swarm.domain.policy.operating import OperatingPolicy
+from tests.support.policies import governing
 from tests.support.world import BOT, World, said
 
 ALICE_ONLY = ChannelPolicy(allowed_users=frozenset({"U1"}))
@@ -22,7 +20,7 @@ def by_pager(text: str, thread: SlackMessage | None = None) -> SlackMessage:
 @pytest.mark.req("CHAN-09")
 @pytest.mark.parametrize("text", [f"{BOT} hello", "swarm#lead hello", "swarm#all hello"])
 async def test_only_the_people_on_a_channels_list_are_heard_there(world: World, text: str) -> None:
-    guarded = world.governed_by(OperatingPolicy(channels={"C1": ALICE_ONLY}))
+    guarded = world.governed_by(governing(channels={"C1": ALICE_ONLY}))
     await guarded.lead()
     assert len(await guarded.inbox_messages(await guarded.says(text, by="U1"))) == 1
     denied = await guarded.says(text, by="U2")
@@ -35,7 +33,7 @@ async def test_only_the_people_on_a_channels_list_are_heard_there(world: World, 
 
 @pytest.mark.req("CHAN-09")
 async def test_who_is_not_allowed_is_not_heard_in_an_owned_thread_or_a_direct_message_either(world: World) -> None:
-    guarded = world.governed_by(OperatingPolicy(everywhere=ALICE_ONLY))
+    guarded = world.governed_by(governing(everywhere=ALICE_ONLY))
     await guarded.lead()
     root = await guarded.says(f"{BOT} hello")
     assert await guarded.inbox_messages(await guarded.says("me too", thread=root, by="U2")) == []
@@ -45,7 +43,7 @@ async def test_who_is_not_allowed_is_not_heard_in_an_owned_thread_or_a_direct_me
 
 @pytest.mark.req("CHAN-01")
 async def test_a_channel_that_is_switched_off_is_silent(world: World) -> None:
-    guarded = world.governed_by(OperatingPolicy(channels={"C1": ChannelPolicy(enabled=False)}))
+    guarded = world.governed_by(governing(channels={"C1": ChannelPolicy(enabled=False)}))
     await guarded.lead()
     assert await guarded.inbox_messages(await guarded.says(f"{BOT} hello")) == []
 
@@ -54,7 +52,7 @@ async def test_a_channel_that_is_switched_off_is_silent(world: World) -> None:
 async def test_a_channels_agent_answers_where_the_channel_listens(world: World) -> None:
     await world.lead()
     helper = await world.worker("helper")
-    listening = world.governed_by(OperatingPolicy(channels={"C1": ChannelPolicy(agent="helper", listen=Listen.ALL)}))
+    listening = world.governed_by(governing(channels={"C1": ChannelPolicy(agent="helper", listen=Listen.ALL)}))
     inbox_message = await listening.inbox_message(await listening.says("how do I reset my password?"))
     assert inbox_message.agent_id == helper.id
     assert await listening.inbox_messages(await listening.hears(said("lunch?", channel="C2"))) == []
@@ -73,13 +71,13 @@ async def test_own_posts_never_trigger(world: World) -> None:
 async def test_other_bots_are_heard_only_where_they_are_allowed(world: World) -> None:
     await world.lead()
     assert await world.inbox_messages(await world.hears(by_pager(f"{BOT} disk full"))) == []
-    allowing = world.governed_by(OperatingPolicy(channels={"C1": PAGER}))
+    allowing = world.governed_by(governing(channels={"C1": PAGER}))
     assert len(await allowing.inbox_messages(await allowing.hears(by_pager(f"{BOT} disk full")))) == 1
 
 
 @pytest.mark.req("CHAN-10")
 async def test_the_turns_of_bots_in_a_thread_are_capped_by_the_hour(world: World) -> None:
-    allowing = world.governed_by(OperatingPolicy(everywhere=PAGER))
+    allowing = world.governed_by(governing(everywhere=PAGER))
     await allowing.lead()
     root = await allowing.says(f"{BOT} watch this")
     heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(BOT_MESSAGES_PER_HOUR + 3)]
@@ -92,7 +90,7 @@ async def test_the_turns_of_bots_in_a_thread_are_capped_by_the_hour(world: World
 
 @pytest.mark.req("CHAN-10")
 async def test_bots_that_are_not_heard_use_up_nobodys_turns(world: World) -> None:
-    allowing = world.governed_by(OperatingPolicy(everywhere=PAGER))
+    allowing = world.governed_by(governing(everywhere=PAGER))
     await allowing.lead()
     root = await allowing.says(f"{BOT} watch this")
     for number in range(BOT_MESSAGES_PER_HOUR + 1):
@@ -102,7 +100,7 @@ async def test_bots_that_are_not_heard_use_up_nobodys_turns(world: World) -> Non
 
 @pytest.mark.req("CHAN-10")
 async def test_that_bots_have_had_their_turns_is_said_once_and_the_limit_is_the_channels_own(world: World) -> None:
-    allowing = world.governed_by(OperatingPolicy(everywhere=replace(PAGER, bot_messages_per_hour=2)))
+    allowing = world.governed_by(governing(everywhere=PAGER.model_copy(update={"bot_messages_per_hour": 2})))
     await allowing.lead()
     root = await allowing.says(f"{BOT} watch this")
     heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(2)]
@@ -121,7 +119,7 @@ async def test_that_bots_have_had_their_turns_is_said_once_and_the_limit_is_the_
 async def test_who_writes_to_a_name_that_nobody_has_is_told_alone_who_got_it_and_who_there_is(
     world: World, text: str
 ) -> None:
-    world = world.governed_by(OperatingPolicy(everywhere=PAGER))
+    world = world.governed_by(governing(everywhere=PAGER))
     lead = await world.lead()
     await world.worker("adder", online=False)
     await world.worker("counter")

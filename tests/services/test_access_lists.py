@@ -29,22 +29,23 @@ from swarm.services.speaking.participants import UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
 from tests.services.test_requests import Asking
 from tests.services.test_strangers import guest, outcome, whispers
+from tests.support.policies import governing
 from tests.support.runs import asked, failed, now
 from tests.support.tasks import work_of
 from tests.support.world import BOT, World, edit, holding, said
 
 pytestmark = pytest.mark.req("CHAN-09")
 
-OPS = frozenset({"S1"})
-BY_GROUP = OperatingPolicy(channels={"C1": ChannelPolicy(allowed_groups=OPS)})
-BY_DOMAIN = OperatingPolicy(channels={"C1": ChannelPolicy(allowed_domains=frozenset({"example.org"}))})
+OPS = frozenset({"S01"})
+BY_GROUP = governing(channels={"C1": ChannelPolicy(allowed_groups=OPS)})
+BY_DOMAIN = governing(channels={"C1": ChannelPolicy(allowed_domains=frozenset({"example.org"}))})
 
 
 def limited(name: str = "prod", **lists: frozenset[str]) -> OperatingPolicy:
     """Only some people may use an agent."""
     people = {kind: ids for kind, ids in lists.items() if kind != "channels"}
     access = AgentAccess(name=name, people=PeopleLists(**people), channels=lists.get("channels"))
-    return OperatingPolicy(agent_access={name: access})
+    return governing(agent_access={name: access})
 
 
 PROD = limited(groups=OPS)
@@ -60,12 +61,12 @@ async def routed(world: World, message: SlackMessage) -> int:
 async def test_members_of_the_group_are_heard_and_who_joins_or_leaves_it_is_noticed(world: World) -> None:
     listed = world.governed_by(BY_GROUP)
     await listed.lead()
-    listed.slack.groups["S1"] = frozenset({"U1"})
+    listed.slack.groups["S01"] = frozenset({"U1"})
     assert await routed(listed, await listed.says(f"{BOT} hello")) == 1
     outside = await listed.says(f"{BOT} hello", by="U2")
     assert await routed(listed, outside) == 0
     assert "not on the list of allowed user groups" in await outcome(listed, outside)
-    listed.slack.groups["S1"] = frozenset({"U2"})
+    listed.slack.groups["S01"] = frozenset({"U2"})
     assert await routed(listed, await listed.says(f"{BOT} hello", by="U2")) == 1
     assert await routed(listed, await listed.says(f"{BOT} hello")) == 0
 
@@ -82,17 +83,17 @@ async def test_the_domain_of_the_address_counts_and_explain_names_the_scope(worl
 
 async def test_where_no_list_needs_it_slack_is_not_asked(world: World) -> None:
     listed = world.governed_by(
-        OperatingPolicy(channels={"C1": ChannelPolicy(allowed_users=frozenset({"U1"}), allowed_groups=OPS)})
+        governing(channels={"C1": ChannelPolicy(allowed_users=frozenset({"U1"}), allowed_groups=OPS)})
     )
     await listed.lead()
-    listed.slack.groups["S1"] = frozenset()
+    listed.slack.groups["S01"] = frozenset()
     root = await listed.says(f"{BOT} hello")  # on the list of users
     await listed.says("lunch?", by="U2")  # nobody's work
     await listed.hears(said(f"{BOT} hello", by="U2", channel="C2"))  # no list there
     assert listed.slack.groups_asked == []
     for _ in range(3):
         await listed.says("and I", thread=root, by="U2")
-    assert listed.slack.groups_asked == ["S1"]
+    assert listed.slack.groups_asked == ["S01"]
     assert sorted(listed.slack.persons_asked) == ["U1", "U2"]
 
 
@@ -109,7 +110,7 @@ async def test_while_slack_does_not_show_the_group_messages_wait_and_then_only_m
         await listed.verifier.verify_due()
     assert await listed.poll(lead) == []
     assert await whispers(listed) == []
-    listed.slack.groups["S1"] = frozenset({"U1"})
+    listed.slack.groups["S01"] = frozenset({"U1"})
     listed.clock.advance(RETRY_SECONDS)
     await listed.is_here(lead)
     await listed.governed_by(BY_GROUP).verifier.verify_due()  # another process
@@ -126,9 +127,9 @@ async def test_what_slack_never_tells_is_refused_after_a_day_and_what_it_hides_a
     await listed.verifier.verify_due()
     assert "route.not_allowed" in await outcome(listed, waiting)
     assert await listed.rows("SELECT * FROM early_messages") == []
-    listed.slack.hidden_groups.add("S1")
+    listed.slack.hidden_groups.add("S01")
     hidden = await listed.says(f"{BOT} hello")
-    assert "Slack does not show the members of S1" in await outcome(listed, hidden)
+    assert "Slack does not show the members of S01" in await outcome(listed, hidden)
 
 
 async def test_an_edit_that_adds_a_mention_waits_as_well(world: World) -> None:
@@ -137,7 +138,7 @@ async def test_an_edit_that_adds_a_mention_waits_as_well(world: World) -> None:
     chat = await listed.says("hm")
     await listed.ingest.handle(edit(chat, f"{BOT} hm"))
     assert await routed(listed, chat) == 0
-    listed.slack.groups["S1"] = frozenset({"U1"})
+    listed.slack.groups["S01"] = frozenset({"U1"})
     listed.clock.advance(RETRY_SECONDS)
     await listed.verifier.verify_due()
     assert await routed(listed, chat) == 1
@@ -152,10 +153,10 @@ async def test_strangers_are_refused_before_the_lists_and_the_lists_apply_where_
     listed = world.governed_by(BY_GROUP)
     await listed.lead()
     listed.slack.persons["U2"] = guest()
-    listed.slack.groups["S1"] = frozenset({"U2"})
+    listed.slack.groups["S01"] = frozenset({"U2"})
     assert "route.stranger" in await outcome(listed, await listed.says(f"{BOT} hello", by="U2"))
     open_ = ChannelPolicy(allowed_groups=OPS, external=External.ALLOW)
-    allowing = listed.governed_by(OperatingPolicy(channels={"C1": open_}))
+    allowing = listed.governed_by(governing(channels={"C1": open_}))
     assert await routed(allowing, await allowing.says(f"{BOT} hello", by="U2")) == 1
     listed.slack.persons["U3"] = guest("U3")
     assert "route.not_allowed" in await outcome(allowing, await allowing.says(f"{BOT} hello", by="U3"))
@@ -163,7 +164,7 @@ async def test_strangers_are_refused_before_the_lists_and_the_lists_apply_where_
 
 async def test_nothing_is_said_to_people_who_have_not_addressed_the_swarm(world: World) -> None:
     policy = ChannelPolicy(allowed_users=frozenset({"U1"}), listen=Listen.ALL)
-    listed = world.governed_by(OperatingPolicy(channels={"C1": policy}))
+    listed = world.governed_by(governing(channels={"C1": policy}))
     await listed.lead()
     root = await listed.says("how do I reset my password?")
     await listed.says("lunch?", by="U2")
@@ -178,7 +179,7 @@ async def test_nothing_is_said_to_people_who_have_not_addressed_the_swarm(world:
 
 async def test_only_some_people_reach_an_agent_by_any_way(world: World) -> None:
     guarded = world.governed_by(replace_policy(PROD, everywhere=ChannelPolicy(agent="prod")))
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     lead, prod = await guarded.lead(), await guarded.worker("prod")
     ways = [
         said("swarm#prod hello", by="U2"),
@@ -196,12 +197,12 @@ async def test_only_some_people_reach_an_agent_by_any_way(world: World) -> None:
 
 
 def replace_policy(policy: OperatingPolicy, **more: object) -> OperatingPolicy:
-    return OperatingPolicy(agent_access=policy.agent_access, **more)  # type: ignore[arg-type]
+    return governing(agent_access=policy.agent_access, **more)
 
 
 async def test_swarm_all_reaches_those_that_the_person_may_use_and_says_nothing_of_the_others(world: World) -> None:
     guarded = world.governed_by(PROD)
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     lead, prod = await guarded.lead(), await guarded.worker("prod")
     everybody = await guarded.inbox_messages(await guarded.says("swarm#all hi"))
     assert {one.agent_id for one in everybody} == {lead.id, prod.id}
@@ -213,7 +214,7 @@ async def test_of_several_named_agents_those_that_may_be_used_get_it_and_the_per
     world: World,
 ) -> None:
     guarded = world.governed_by(PROD)
-    guarded.slack.groups["S1"] = frozenset()
+    guarded.slack.groups["S01"] = frozenset()
     await guarded.lead()
     await guarded.worker("prod")
     helper = await guarded.worker("helper")
@@ -229,7 +230,7 @@ async def test_in_the_thread_of_such_an_agent_others_are_context_and_are_told_on
     world: World,
 ) -> None:
     guarded = world.governed_by(PROD)
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     lead, prod = await guarded.lead(), await guarded.worker("prod")
     root = await guarded.says("swarm#prod restart it")
     await guarded.only(prod)
@@ -284,7 +285,7 @@ async def test_each_reason_is_said_once_a_day_and_person(world: World) -> None:
 
 async def test_no_stand_in_gets_a_message_whose_author_may_not_use_it(world: World) -> None:
     guarded = world.governed_by(limited("lead", groups=OPS))
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     lead = await guarded.lead()
     helper = await guarded.worker("helper", online=False)
     waits = await guarded.says("swarm#helper hi", by="U2")
@@ -307,7 +308,7 @@ async def test_failover_hands_over_only_what_the_author_may_give_the_lead(world:
     lead = await guarded.lead()  # while Slack does not show the group, everything waits
     await guarded.sweep()
     assert {(await guarded.inbox_message(message)).agent_id for message in (mine, theirs)} == {helper.id}
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     for _ in range(2):
         await guarded.sweep()
     assert [(await guarded.inbox_message(message)).agent_id for message in (mine, theirs)] == [lead.id, helper.id]
@@ -321,7 +322,7 @@ async def test_what_waits_for_a_lead_is_refused_if_its_author_may_not_use_the_on
     mine, theirs = [await guarded.says(f"{BOT} hi", by=by) for by in ("U1", "U2")]
     lead = await guarded.lead()
     assert (await guarded.inbox_message(mine)).agent_id is None
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     await guarded.sweep()
     assert (await guarded.inbox_message(mine)).agent_id == lead.id
     assert (await guarded.inbox_message(theirs)).status is InboxStatus.WITHDRAWN
@@ -344,7 +345,7 @@ async def test_a_new_owner_gets_only_the_messages_of_people_who_may_use_it(world
 
 async def test_a_lead_may_delegate_to_an_agent_only_what_a_person_who_may_use_it_has_asked(world: World) -> None:
     guarded = world.governed_by(PROD)
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     lead, prod = await guarded.lead(), await guarded.worker("prod")
     delegations = guarded.services.delegations
     await guarded.says(f"{BOT} restart it", by="U2")
@@ -362,7 +363,7 @@ async def test_a_lead_may_delegate_to_an_agent_only_what_a_person_who_may_use_it
 
 async def test_messages_of_others_are_not_delegated_along(world: World) -> None:
     guarded = world.governed_by(PROD)
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     lead, _ = await guarded.lead(), await guarded.worker("prod")
     root = await guarded.says(f"{BOT} restart it")
     await guarded.says("and drop it", thread=root, by="U2")
@@ -391,7 +392,7 @@ async def test_nobodys_task_is_for_nobody_and_an_operator_may_assign_anything(wo
 
 async def test_the_parts_of_a_task_go_to_an_agent_if_who_asked_for_the_whole_may_use_it(world: World) -> None:
     guarded = world.governed_by(PROD)
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     lead, helper, _ = await guarded.lead(), await guarded.worker("helper"), await guarded.worker("prod")
     for by, may in (("U1", True), ("U2", False)):
         await guarded.says(f"{BOT} restart it", by=by)
@@ -428,7 +429,7 @@ async def test_a_click_on_what_an_agent_said_takes_the_right_to_use_it_and_each_
     world: World, action: str
 ) -> None:
     guarded = world.governed_by(limited("lead", groups=OPS))
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     _, run = await asked(guarded, await guarded.lead())
     if action == RETRY_RUN_ACTION:
         await failed(guarded, run)
@@ -449,20 +450,20 @@ async def test_a_click_on_what_an_agent_said_takes_the_right_to_use_it_and_each_
 
 async def test_while_slack_does_not_show_the_group_a_click_can_be_repeated(world: World) -> None:
     guarded = world.governed_by(limited("lead", groups=OPS))
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     _, run = await asked(guarded, await guarded.lead())
-    del guarded.slack.groups["S1"]
+    del guarded.slack.groups["S01"]
     for number in range(2):
         told = await guarded.buttons.press(press(STOP_RUN_ACTION, run.id, by="U1", key=str(number)))
         assert told == UNVERIFIED_TEXT
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     assert await guarded.buttons.press(press(STOP_RUN_ACTION, run.id, by="U1", key="again")) is None
     assert (await now(guarded, run)).stop_requested_by == "U1"
 
 
 async def test_a_stop_in_words_takes_the_right_to_use_every_agent_at_work(world: World) -> None:
     guarded = world.governed_by(PROD)
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     await guarded.lead()
     root, run = await asked(guarded, await guarded.worker("prod"), "swarm#all look")
     for _ in range(2):
@@ -476,7 +477,7 @@ async def test_a_stop_in_words_takes_the_right_to_use_every_agent_at_work(world:
 
 async def test_slacks_own_stop_takes_the_right_to_use_the_agents_at_work_and_is_refused_once(world: World) -> None:
     guarded = world.governed_by(limited("lead", groups=OPS))
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     root, run = await asked(guarded, await guarded.lead())
 
     def stop(by: str, key: str) -> SessionStopped:
@@ -487,16 +488,16 @@ async def test_slacks_own_stop_takes_the_right_to_use_the_agents_at_work_and_is_
     assert (await now(guarded, run)).stop_requested_by is None
     ((person, text),) = await whispers(guarded)
     assert (person, "cannot use lead" in text) == ("U2", True)
-    del guarded.slack.groups["S1"]
+    del guarded.slack.groups["S01"]
     with pytest.raises(Unavailable):  # Slack tells of it again
         await guarded.turn_control.stop_session(stop("U1", "mine"))
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     await guarded.turn_control.stop_session(stop("U1", "mine"))
     assert (await now(guarded, run)).stop_requested_by == "U1"
 
 
 async def test_the_limit_is_said_once_a_minute_to_who_clicks_on(world: World) -> None:
-    limiting = world.governed_by(OperatingPolicy(messages_per_minute=1))
+    limiting = world.governed_by(governing(messages_per_minute=1))
     _, run = await asked(limiting, await limiting.lead())
     told = [await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key=str(n))) for n in range(4)]
     assert ["reached the limit" in str(text) for text in told] == [True] * 4, "each press is answered"
@@ -509,14 +510,14 @@ async def test_who_may_not_use_an_agent_decides_on_none_of_its_requests_unless_i
     world: World,
 ) -> None:
     guarded = world.governed_by(limited("lead", groups=OPS))
-    guarded.slack.groups["S1"] = frozenset({"U1"})
+    guarded.slack.groups["S01"] = frozenset({"U1"})
     asking = Asking(guarded)
     await asking.begin()
     others = await asking.ask(policy=DecisionPolicy(requester=False, not_requester=True))
     for _ in range(2):
         with pytest.raises(Forbidden, match="cannot use lead"):
             await asking.decide(others, by="U2")
-    guarded.slack.groups["S1"] = frozenset({"U1", "U3"})
+    guarded.slack.groups["S01"] = frozenset({"U1", "U3"})
     await asking.decide(others, by="U3")
     named = await asking.ask(await work_of(guarded, asking.lead), key="q2", policy=DecisionPolicy(users=("U2",)))
     assert (await asking.decide(named, by="U2")).status is RequestStatus.APPROVED

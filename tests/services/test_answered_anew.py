@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
+from packages.swarm_agents.tests.agents.builtin.making import assistant, multiply, router
+from packages.swarm_agents.tests.agents.builtin.scripted import Calls, Holds, Raises, Scripted
 from swarm.domain.model.feedback import INSTRUCTIONS, Reason
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.prompts.input import RETRY_PREFIX
 from swarm.domain.requests.button_actions import FEEDBACK_ACTION, REASON_ACTION, RETRY_RUN_ACTION, FeedbackChoice
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
-from tests.agents.builtin.making import assistant, multiply, router
-from tests.agents.builtin.scripted import Calls, Holds, Raises, Scripted
 from tests.support.conversing import press, pressed
 from tests.support.live import FakeLive, Show, hired, playing
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

@@ -16,7 +16,7 @@ from alembic import command
 from swarm.app import backup
 from swarm.clock import ManualClock
 from swarm.domain.errors import ConfigurationError, Conflict
-from swarm.store.admin import migrations, preparation
+from swarm.store.admin import migrations, preparation, revisions
 from swarm.store.bridge.database import Database
 from tests.support.postgres import fresh_database
 from tests.support.world import BOT, World
@@ -118,7 +118,7 @@ async def test_a_backup_is_one_state_while_others_write(database_url: str, file:
         manifest = await asyncio.to_thread(save, database_url, file)
         done.set()
         written = await writing
-    assert manifest.revision == preparation.newest()
+    assert manifest.revision == revisions.newest()
     assert written > before, "it was written to meanwhile"
     put_back(database_url, file, force=True)
     async with world_on(database_url) as again:
@@ -175,7 +175,7 @@ def test_a_backup_of_a_newer_version_is_refused_and_of_another_kind_of_database(
     save(sqlite_url, file)
     with pytest.raises(ConfigurationError, match="backup of sqlite, and the database is postgresql"):
         put_back(postgres_url, file)
-    monkeypatch.setattr(preparation, "newest", lambda: "0001")
+    monkeypatch.setattr(revisions, "newest", lambda: "0001")
     with pytest.raises(ConfigurationError, match="newer"):
         put_back(sqlite_url, file)
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from packages.swarm_agents.tests.agents.builtin.making import assistant, remembering
+from packages.swarm_agents.tests.agents.builtin.scripted import Scripted as ScriptedModel
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.budgets import Budget, Budgets, BudgetScope, BudgetUnit
+from swarm.domain.model.budgets import BudgetScope, BudgetUnit
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.requests import HumanDecision
 from swarm.domain.model.runs import RunStatus
+from swarm.domain.policy.budgets import Budget, Budgets
 from swarm.store.builtin import budget_raises, model_usage
-from tests.agents.builtin.making import assistant, remembering
-from tests.agents.builtin.scripted import Scripted as ScriptedModel
 from tests.services.test_live_questions import decide, open_requests
 from tests.support.live import Scripted, Show, hired, playing, says
 from tests.support.streams import begun
@@ -60,7 +61,7 @@ async def test_a_run_in_slack_counts_for_its_thread_and_shows_its_usage(world: W
 
 async def test_the_operator_may_hide_the_usage(world: World) -> None:
     book = world.operating_policy.book
-    book.current = replace(book.current, shows_usage=False)
+    book.current = replace(book.current, budgets=Budgets(show_usage=False))
     async with helping(world, "Hello.") as (show, _):
         root = await world.says(f"{BOT} hello")
         await show.over(root)

@@ -7,10 +7,10 @@ import pytest
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.policy.channels import ChannelPolicy
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import STOP_TASK_ACTION, ButtonPressed
 from swarm.services.runs.run_control import OVER_TEXT
 from swarm.services.tasks.tasks import brief
+from tests.support.policies import governing
 from tests.support.world import BOT, World, holding
 
 pytestmark = pytest.mark.req("LOOP-16")
@@ -68,7 +68,7 @@ async def test_the_same_press_told_twice_is_one_and_a_later_one_hears_that_it_is
 
 async def test_who_may_not_speak_here_may_not_stop_anything_here(world: World) -> None:
     task = await running(world)
-    operating_policy = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
+    operating_policy = governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
     said = await world.governed_by(operating_policy).buttons.press(press(task.id))
     assert str(said).startswith("You may not do that here")
     assert await status(world, task) is TaskStatus.IN_PROGRESS

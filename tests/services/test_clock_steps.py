@@ -13,6 +13,7 @@ from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.services.runs.run_input import heard_before
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
+from tests.support.policies import governing
 from tests.support.runs import begun
 from tests.support.scan import places_of
 from tests.support.slack import is_busy, takes_but_the_answer_is_lost
@@ -112,7 +113,7 @@ async def test_what_was_said_before_a_step_back_is_handed_out_first(world: World
 
 
 async def test_the_minute_in_which_somebody_has_written_much_ends_after_a_step_back(world: World) -> None:
-    world = world.governed_by(type(world.operating_policy)(messages_per_minute=1))
+    world = world.governed_by(governing(messages_per_minute=1))
     lead = await world.lead()
     await world.says(f"{BOT} one")
     world.clock.step(-DAY)

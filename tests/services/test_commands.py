@@ -49,6 +49,7 @@ from swarm.services.tasks.tasks import brief
 from swarm.store.runs import remarks
 from tests.services.test_requests import APPROVAL, Asking
 from tests.support.live import Scripted, ends, hired, playing
+from tests.support.policies import governing
 from tests.support.runs import asked, begun, now
 from tests.support.tasks import is_work
 from tests.support.world import BOT, ME, World, holding, said
@@ -144,7 +145,7 @@ async def test_status_says_who_is_there_what_waits_and_who_answers_here(world: W
 async def test_status_names_the_channels_own_agent_and_what_it_hears(world: World) -> None:
     await world.lead()
     await world.worker("reviewer")
-    policy = OperatingPolicy(channels={"C1": ChannelPolicy(agent="reviewer", listen=Listen.ALL)})
+    policy = governing(channels={"C1": ChannelPolicy(agent="reviewer", listen=Listen.ALL)})
     status = await answered(world.governed_by(policy), "status")
     assert isinstance(status, SwarmCondition)
     assert (status.here.agent, status.here.listen) == ("reviewer", Listen.ALL)
@@ -359,7 +360,7 @@ async def test_an_unknown_message_is_said(world: World) -> None:
 
 
 def overthinking(world: World) -> World:
-    return world.governed_by(OperatingPolicy(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)}))
+    return world.governed_by(governing(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)}))
 
 
 @pytest.mark.both_engines
@@ -517,7 +518,7 @@ async def test_a_remark_is_deleted_with_its_person_and_after_its_time(world: Wor
 # --- Who may
 
 
-ONLY_U2 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
+ONLY_U2 = governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
 
 
 @pytest.mark.parametrize("text", ["", "status", "agents", "tasks", "stop", "explain", "feedback", "feedback Bad!"])
@@ -546,7 +547,7 @@ async def test_whom_slack_does_not_identify_in_time_is_asked_to_try_again(world:
 
 @pytest.mark.req("CHAN-09")
 async def test_commands_count_towards_the_limit_and_repeated_deliveries_do_not(world: World) -> None:
-    limited = world.governed_by(OperatingPolicy(messages_per_minute=2))
+    limited = world.governed_by(governing(messages_per_minute=2))
     command = commanded("help")
     for _ in range(3):
         assert isinstance(await commands(limited).answer(command), CommandHelp)

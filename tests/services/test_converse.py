@@ -28,6 +28,7 @@ from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.prompts.input import ChannelFacts
 from swarm.store import requests
 from tests.support.live import Events, Gate, Scripted, ends, hired, playing, says
+from tests.support.policies import governing
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, said
 
@@ -271,7 +272,7 @@ async def test_what_slack_did_not_take_live_is_posted_as_it_was_said(world: Worl
 
 @pytest.mark.req("STREAM-08")
 async def test_a_bot_gets_one_post_and_no_stream(world: World) -> None:
-    operating_policy = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
+    operating_policy = governing(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
     world = world.governed_by(operating_policy)
     ada = Scripted()
     async with playing(world, hired("ada", ada)) as show:
@@ -286,7 +287,7 @@ async def test_a_bot_gets_one_post_and_no_stream(world: World) -> None:
 
 @pytest.mark.req("STREAM-08")
 async def test_a_bots_run_that_fails_is_told_too(world: World) -> None:
-    world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"}))))
+    world = world.governed_by(governing(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"}))))
     ada = Scripted()
     ada.result = Failed(message="no such model")
     async with playing(world, hired("ada", ada)) as show:

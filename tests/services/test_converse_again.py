@@ -15,7 +15,7 @@ from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.policy.channels import ChannelPolicy
-from swarm.domain.policy.operating import OperatingPolicy, Policies
+from swarm.domain.policy.operating import Policies
 from swarm.domain.prompts.input import RETRY_PREFIX
 from swarm.domain.requests.button_actions import (
     FEEDBACK_ACTION,
@@ -29,6 +29,7 @@ from swarm.services.runs.run_control import RETRIED_TEXT
 from swarm.store import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show
+from tests.support.policies import governing
 from tests.support.tasks import hand, status_of
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World
@@ -111,7 +112,7 @@ async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_
 ) -> None:
     monkeypatch.setattr(event_sources, "RELEASE_SECONDS", 0.0)
     monkeypatch.setattr(streaming_agents, "POLL_SECONDS", 0.1)
-    world = world.governed_by(OperatingPolicy(default_agent="bob"))
+    world = world.governed_by(governing(default_agent="bob"))
     gate = Gate()
     ada = Scripted(says("I am back."))
     ada.scripts.append(gate)

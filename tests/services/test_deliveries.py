@@ -16,7 +16,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import GIVE_UP_SECONDS, DeliveryKind
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.policy.operating import Reactions
+from swarm.domain.policy.operating import OperatingPolicy, Reactions
 from swarm.services.outbox import deliver
 from swarm.services.outbox.deliver import ATTEMPTS, DeliveryLimits, OutboxSender
 from swarm.store import deliveries
@@ -24,6 +24,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import DELIVERIES, REACTIONS
+from tests.support.policies import governing
 from tests.support.slack import (
     FakeSlack,
     Killed,
@@ -41,7 +42,7 @@ pytestmark = pytest.mark.req("OPS-10")
 PATIENCE_SECONDS = 20.0
 SURELY_OVER_SECONDS = 2 * HTTP_TIMEOUT_SECONDS + 1
 """After this time a call that was under way must have ended one way or the other."""
-TERMS = DeliveryLimits(team=ME.team, in_flight_seconds=SURELY_OVER_SECONDS, reactions=Reactions())
+TERMS = DeliveryLimits(team=ME.team, in_flight_seconds=SURELY_OVER_SECONDS, operating_policy=OperatingPolicy())
 
 
 async def conversation(world: World, *answers: str) -> tuple[Agent, SlackMessage, Trigger]:
@@ -305,9 +306,9 @@ async def test_refused_answers_show_on_their_message_once(world: World) -> None:
 async def test_a_refused_answer_shows_with_the_operators_emoji(world: World) -> None:
     _, message, _ = await conversation(world, "answer")
     world.slack.script.append(refuses("msg_too_long"))
-    reactions = Reactions(failed="boom")
+    policy = governing(reactions=Reactions(failed="boom"))
     sender = OutboxSender(
-        world.database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS, reactions=reactions
+        world.database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS, operating_policy=policy
     )
     await sender.send_due()
     assert (message.ts, "boom") in world.slack.reactions

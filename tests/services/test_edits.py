@@ -11,7 +11,7 @@ from swarm.domain.model.agents import UserView
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.policy.channels import ChannelPolicy
-from swarm.domain.policy.operating import OperatingPolicy
+from tests.support.policies import governing
 from tests.support.world import BOT, World, delete, edit, said, texts
 
 pytestmark = pytest.mark.req("LOOP-15")
@@ -116,7 +116,7 @@ async def test_an_edit_that_adds_a_mention_routes_the_message_once(world: World,
 async def test_an_edit_that_adds_a_mention_counts_only_from_whom_is_allowed(world: World) -> None:
     await world.lead()
     message = said("hello", by="U2")
-    restricted = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"}))))
+    restricted = world.governed_by(governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"}))))
     await restricted.hears(message)
     await restricted.ingest.handle(edit(message, f"{BOT} hello"))
     assert await world.inbox_messages(message) == []

@@ -18,15 +18,15 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
-from swarm.domain.policy.channels import ChannelPolicy, EscalationPolicy, Listen, WebhookFormat
+from swarm.domain.policy.channels import ChannelPolicy, EscalationPolicy, EscalationWebhook, Listen, WebhookFormat
 from swarm.domain.policy.escalations import ON_CALL_SECONDS
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import ESCALATE_ACTION, ButtonPressed
 from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.requests.human_requests import AskedWork
 from swarm.services.runs.run_control import ESCALATED_TEXT, UNKNOWN_THREAD_TEXT
 from swarm.services.speaking.escalations import tell_failed_call
 from tests.support.live import Scripted, ends, hired, playing
+from tests.support.policies import governing
 from tests.support.services import other_service
 from tests.support.tasks import asked_and_handed, hand
 from tests.support.world import BOT, World, delete, holding
@@ -35,15 +35,17 @@ pytestmark = pytest.mark.req("CHAN-07")
 
 URL = "https://team.slack.example/"
 EVERYTHING = EscalationPolicy(
-    users=("U3",), groups=("S0PS",), emoji="rotating_light", webhook=WebhookFormat.PAGERDUTY, team="payments"
+    users=("U03",),
+    groups=("S0PS",),
+    emoji="rotating_light",
+    webhook=EscalationWebhook(url=URL, format=WebhookFormat.PAGERDUTY),
+    team="payments",
 )
 
 
 def offering(world: World, policy: EscalationPolicy = EVERYTHING, **everywhere: Any) -> World:
     """The same workspace, where channels offer help."""
-    return world.governed_by(
-        OperatingPolicy(everywhere=ChannelPolicy(escalation=policy, **everywhere), workspace_url=URL)
-    )
+    return world.governed_by(governing(everywhere=ChannelPolicy(escalation=policy, **everywhere), workspace_url=URL))
 
 
 def press(message: SlackMessage, *, key: str = "press:1", by: str = "U1", **other: Any) -> ButtonPressed:
@@ -76,7 +78,7 @@ async def test_a_press_calls_everybody_whom_the_settings_name(world: World) -> N
     message, *_ = await asked(world)
     assert await world.buttons.press(press(message)) == ESCALATED_TEXT
     await world.send()
-    assert world.slack.posts == ["<@U3> <!subteam^S0PS>: <@U1> needs a human here."]
+    assert world.slack.posts == ["<@U03> <!subteam^S0PS>: <@U1> needs a human here."]
     assert (message.ts, "rotating_light") in world.slack.reactions
     (body,) = await webhook_bodies(world)
     assert body["event_action"] == "trigger"
@@ -96,7 +98,7 @@ async def test_an_agent_escalates_with_a_reason_and_goes_on_with_its_work(world:
     await world.answers(lead, trigger, "I have asked somebody.")
     await world.send()
     assert world.slack.posts == [
-        "<@U3> <!subteam^S0PS>: the agent lead needs a human here: Only a human may refund.",
+        "<@U03> <!subteam^S0PS>: the agent lead needs a human here: Only a human may refund.",
         "I have asked somebody.",
     ]
     assert (await world.inbox_message(message)).status == "responded"
@@ -136,7 +138,7 @@ async def test_the_same_press_and_the_same_call_told_twice_are_one(world: World)
 async def test_two_people_at_once_are_one_escalation(world: World) -> None:
     world = offering(world)
     message, lead, trigger = await asked(world)
-    presses = [world.buttons.press(press(message, key=f"press:{by}", by=by)) for by in ("U1", "U2", "U3")]
+    presses = [world.buttons.press(press(message, key=f"press:{by}", by=by)) for by in ("U1", "U2", "U03")]
     *said, tool = await asyncio.gather(*presses, by_tool(world, lead, trigger))
     assert sum(text == ESCALATED_TEXT for text in said) + (tool["status"] == "asked") == 1
     await world.send()
@@ -155,14 +157,14 @@ async def test_another_thread_has_its_own_escalation(world: World) -> None:
 
 
 async def test_a_reason_pings_nobody_and_is_one_line_without_secrets(world: World) -> None:
-    world = offering(world, EscalationPolicy(users=("U3",)))
+    world = offering(world, EscalationPolicy(users=("U03",)))
     _, lead, trigger = await asked(world)
     evil = "look <!channel> <@U2>\n@here xoxb-1234567890-abcdefghij\u202e " + "x" * 900
     await by_tool(world, lead, trigger, evil)
     await world.send()
     (post,) = world.slack.posts
     called, _, rest = post.partition(": ")
-    assert called == "<@U3>"
+    assert called == "<@U03>"
     assert not any(part in rest for part in ("<!", "<@", "\n", "abcdefghij", "@here"))
     assert len(post) < 800
     assert post.endswith("…")
@@ -225,35 +227,35 @@ async def fails(world: World, agent: Agent) -> None:
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_a_dead_letter_escalates_if_the_settings_say_so(world: World, wanted: bool) -> None:
-    world = offering(world, replace(EVERYTHING, on_dead_letter=wanted))
+    world = offering(world, EVERYTHING.model_copy(update={"on_dead_letter": wanted}))
     lead = await world.lead()
     message = await world.says(f"{BOT} my refund is stuck")
     await fails(world, lead)
     await world.send()
     assert (await world.inbox_message(message)).status == "dead"
-    called = [post for post in world.slack.posts if post.startswith("<@U3>")]
+    called = [post for post in world.slack.posts if post.startswith("<@U03>")]
     assert called == (
-        ["<@U3> <!subteam^S0PS>: a message here could not be answered, so a human is needed."] if wanted else []
+        ["<@U03> <!subteam^S0PS>: I could not answer a message here, and need a human."] if wanted else []
     )
     if wanted:
         (body,) = await webhook_bodies(world)
-        assert body["payload"]["summary"].startswith("A message in C1 could not be answered: it cannot be read")
+        assert body["payload"]["summary"].startswith("The swarm could not answer a message in C1: it cannot be read")
         said = await world.buttons.press(press(message))
         assert isinstance(said, str)
-        assert said.startswith("the coordinator already asked for help here")
+        assert said.startswith("I already asked for help here")
 
 
 async def test_a_task_that_is_set_aside_escalates_its_thread(world: World) -> None:
-    world = offering(world, replace(EVERYTHING, on_dead_letter=True))
+    world = offering(world, EVERYTHING.model_copy(update={"on_dead_letter": True}))
     lead, worker = await world.lead(), await world.worker()
     await asked_and_handed(world, lead, worker)
     await fails(world, worker)
     await world.send()
-    assert len([post for post in world.slack.posts if post.startswith("<@U3>")]) == 1
+    assert len([post for post in world.slack.posts if post.startswith("<@U03>")]) == 1
 
 
 async def test_a_streamed_answer_that_fails_escalates_its_thread(world: World) -> None:
-    world = offering(world, replace(EVERYTHING, on_dead_letter=True))
+    world = offering(world, EVERYTHING.model_copy(update={"on_dead_letter": True}))
     _, lead, trigger = await asked(world)
     caller = holding(trigger, lead)
     opened = await world.services.streams.open(caller, inbox_message_id=trigger.inbox_messages[0].id)
@@ -263,17 +265,17 @@ async def test_a_streamed_answer_that_fails_escalates_its_thread(world: World) -
 
 
 async def test_a_failed_run_of_the_coordinators_own_agents_escalates_its_thread(world: World) -> None:
-    world = offering(world, replace(EVERYTHING, on_dead_letter=True))
+    world = offering(world, EVERYTHING.model_copy(update={"on_dead_letter": True}))
     async with playing(world, hired("ada", Scripted(ends(Failed(message="no model"))))) as show:
         root = await world.says(f"{BOT} hello")
         await show.over(root)
         await world.send()
-    assert len([post for post in world.slack.posts if post.startswith("<@U3>")]) == 1
+    assert len([post for post in world.slack.posts if post.startswith("<@U03>")]) == 1
 
 
 @pytest.mark.parametrize("delegates", [True, False])
 async def test_where_nobody_has_asked_nobody_is_called(world: World, delegates: bool) -> None:
-    policy = replace(EVERYTHING, on_dead_letter=True)
+    policy = EVERYTHING.model_copy(update={"on_dead_letter": True})
     world = offering(world, policy, listen=Listen.ALL, overthink=True)
     lead, worker = await world.lead(), await world.worker()
     await world.says("just talking about refunds")
@@ -311,7 +313,7 @@ async def test_the_thread_hears_that_the_service_could_not_be_told_for_an_hour(w
             world.clock.advance(900)
         assert len(service.calls) == 5
     await world.send()
-    assert world.slack.posts[1:] == ["PagerDuty could not be told: it answered with HTTP 503, for 1 hour."]
+    assert world.slack.posts[1:] == ["I could not tell PagerDuty: it answered with HTTP 503, for 1 hour."]
     found = await world.services.explanations.explain(f"C1:{message.ts}")
     assert found["escalation"] is not None
     assert "service: failed, 5 calls it answered with HTTP 503, for 1 hour" in found["escalation"]["effects"]
@@ -321,7 +323,7 @@ async def test_the_thread_hears_that_the_service_could_not_be_told_for_an_hour(w
 
 
 async def test_explain_and_the_timeline_tell_who_escalated_and_what_came_of_it(world: World) -> None:
-    world = offering(world, replace(EVERYTHING, agent="oncall"))
+    world = offering(world, EVERYTHING.model_copy(update={"agent": "oncall"}))
     message, lead, trigger = await asked(world)
     assert (await world.services.explanations.explain(f"C1:{message.ts}"))["escalation"] is None
     await by_tool(world, lead, trigger)

@@ -13,11 +13,11 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.policy.access import NOTHING_MISSING
 from swarm.domain.policy.channels import ChannelPolicy
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.intake.posted import Posted
 from swarm.services.speaking.participants import read_roster
 from swarm.store.bridge.transaction import Transaction
 from tests.store.items import Gate
+from tests.support.policies import governing
 from tests.support.world import BOT, World, said, texts
 
 pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-01", "LOOP-10", "LOOP-13")]
@@ -104,7 +104,7 @@ async def test_a_message_whose_author_is_unknown_has_no_effect_and_harms_no_othe
 
 
 async def test_people_who_are_refused_twice_in_a_set_are_told_once(world: World) -> None:
-    guarded = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"}))))
+    guarded = world.governed_by(governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"}))))
     await guarded.lead()
     await at_once(guarded, [said(f"{BOT} one", by="U2"), said(f"{BOT} two"), said(f"{BOT} three", by="U2")])
     assert len(await guarded.rows("SELECT * FROM threads")) == 2
@@ -112,7 +112,7 @@ async def test_people_who_are_refused_twice_in_a_set_are_told_once(world: World)
 
 
 async def test_the_messages_of_a_set_count_towards_the_limit_of_their_author(world: World) -> None:
-    limited = world.governed_by(OperatingPolicy(messages_per_minute=2))
+    limited = world.governed_by(governing(messages_per_minute=2))
     await limited.lead()
     messages = [said(f"{BOT} {number}", ts=f"{world.clock.now_us() // 10**6}.{number:06}") for number in range(3)]
     by_bob = said(f"{BOT} hello", by="U2", ts=f"{world.clock.now_us() // 10**6}.000009")

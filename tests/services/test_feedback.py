@@ -37,6 +37,7 @@ from swarm.domain.requests.button_actions import (
 from swarm.services.runs.feedback import FORGOTTEN_TEXT, NO_RERUN_TEXT, NOTED_TEXT, THANKS_TEXT, UNDER_WAY_TEXT
 from swarm.store.bridge.statements import Row
 from swarm.store.runs import feedback, runs
+from tests.support.policies import governing
 from tests.support.runs import asked, begun, failed
 from tests.support.slack import FakeSlack
 from tests.support.tasks import asked_and_handed, complete, work_of
@@ -44,8 +45,8 @@ from tests.support.world import BOT, World, delete, holding, said, texts
 
 pytestmark = pytest.mark.req("CHAN-05")
 
-ONLY_U1 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
-WITH_HELP = OperatingPolicy(everywhere=ChannelPolicy(escalation=EscalationPolicy(users=("U3",))))
+ONLY_U1 = governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
+WITH_HELP = governing(everywhere=ChannelPolicy(escalation=EscalationPolicy(users=("U03",))))
 HOOK = WebhookEndpoint(url="http://127.0.0.1:1/")
 
 

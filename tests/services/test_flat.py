@@ -15,12 +15,13 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.policy.channels import ChannelPolicy, DirectReplies
-from swarm.domain.policy.operating import OperatingPolicy, Policies, Retention
+from swarm.domain.policy.operating import Policies, Retention
 from swarm.services.requests.human_requests import AskedWork
 from swarm.services.runs.run_ends import STOP_TEXT
 from swarm.store.threads import watermarks
 from tests.support.conversing import begun
 from tests.support.live import FakeLive, Gate, Scripted, hired, playing
+from tests.support.policies import governing
 from tests.support.slack import next_ts
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import ME, World, delete, edit, holding, said, texts
@@ -36,7 +37,7 @@ def direct(text: str, *, thread_ts: str | None = None, by: str = "U1") -> SlackM
 
 @pytest.fixture
 def flat(world: World) -> World:
-    return world.governed_by(OperatingPolicy(everywhere=IS_FLAT))
+    return world.governed_by(governing(everywhere=IS_FLAT))
 
 
 def in_slack(world: World, message: SlackMessage) -> SlackMessage:
@@ -249,7 +250,7 @@ async def test_an_agent_sees_the_latest_messages_and_all_that_are_new(flat: Worl
 
 @pytest.mark.both_engines
 async def test_the_past_of_a_conversation_that_goes_on_is_forgotten(flat: World) -> None:
-    world = flat.governed_by(OperatingPolicy(everywhere=IS_FLAT, retention=Retention(threads_days=1)))
+    world = flat.governed_by(governing(everywhere=IS_FLAT, retention=Retention(threads_days=1)))
     lead = await world.lead()
     old = us_to_slack_ts(0)
     await world.hears(said("a secret of old", ts=old, channel="D1", channel_type=ChannelType.DM))

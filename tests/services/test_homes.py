@@ -15,6 +15,7 @@ from swarm.domain.slack_check import NOT_LOOKED
 from swarm.services.intake.homes import MOST_WATCHED, PACE_SECONDS, RECHECK_SECONDS, WATCHED_SECONDS, HomeTabs
 from swarm.services.tasks.tasks import brief
 from tests.services.test_requests import Asking
+from tests.support.policies import governing
 from tests.support.world import BOT, ME, World, holding
 
 pytestmark = pytest.mark.req("CHAN-08")
@@ -120,7 +121,7 @@ async def test_a_task_is_the_work_of_who_asked_for_it(world: World) -> None:
 
 @pytest.mark.req("CHAN-02")
 async def test_what_nobody_has_asked_for_is_not_shown(world: World) -> None:
-    policy = OperatingPolicy(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)})
+    policy = governing(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)})
     tabs = Tabs(world := world.governed_by(policy))
     lead = await world.lead()
     root = await world.says("How do I get a token?")
@@ -213,7 +214,7 @@ async def test_when_slack_does_not_accept_it_it_is_published_with_the_next_round
 @pytest.mark.req("CHAN-09")
 async def test_who_may_not_use_the_swarm_sees_a_refusal_and_nothing_else(world: World) -> None:
     await delegated(world)
-    only_u2 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
+    only_u2 = governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
     tabs = Tabs(world.governed_by(only_u2))
     await tabs.open()
     assert tabs.last.refused.startswith("You may not do that here")

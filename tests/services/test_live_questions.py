@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from swarm.agents.mcp.server import Address, McpServer
-from swarm.agents.mcp.servers import McpServers
+from packages.swarm_agents.tests.agents.builtin.making import assistant, remembering
+from packages.swarm_agents.tests.agents.builtin.scripted import Calls
+from packages.swarm_agents.tests.agents.builtin.scripted import Scripted as ScriptedModel
+from packages.swarm_agents.tests.agents.mcp.conftest import QUICK
+from packages.swarm_agents.tests.agents.mcp.programs.asking_server import made
+from swarm.config.mcp_servers import Address, McpServer
 from swarm.domain.answers.agents import OnRestart
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.deliveries import DeliveryKind
@@ -19,7 +24,6 @@ from swarm.domain.model.requests import (
     Asker,
     Decide,
     DecisionPolicy,
-    DecisionRule,
     EntryPoint,
     FormField,
     HumanDecision,
@@ -30,20 +34,17 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import SlackMessage
-from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.services.requests.human_requests import CALL_IS_OVER
 from swarm.services.requests.upkeep import WORK_IS_OVER
 from swarm.store import grants, requests
 from swarm.store.runs.runs import Run
-from tests.agents.builtin.making import assistant, remembering
-from tests.agents.builtin.scripted import Calls
-from tests.agents.builtin.scripted import Scripted as ScriptedModel
-from tests.agents.mcp.conftest import QUICK
-from tests.agents.mcp.programs.asking_server import made
+from swarm_agents.mcp.servers import McpServers
 from tests.support.conversing import begun, press, pressed, status
 from tests.support.doors import serving
 from tests.support.live import Gate, Scripted, Show, hired, playing, says, show
+from tests.support.policies import governing
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World
 
@@ -263,8 +264,8 @@ async def test_a_question_expires_and_the_run_goes_on(world: World) -> None:
 
 async def test_the_operators_rule_for_the_tool_says_who_decides(world: World) -> None:
     policy = DecisionPolicy(users=("U2",))
-    rules = (DecisionRule(policy=policy, agent="ada", channel="C1", tool="bu*"),)
-    world = world.governed_by(OperatingPolicy(decisions=rules))
+    rules = (DecisionRule(**asdict(policy), agent="ada", tool="bu*").model_copy(update={"channel": "C1"}),)
+    world = world.governed_by(governing(decisions=rules))
     async with working(world) as (_, run, _, _):
         waiting = [asked(world, run.id, tool=tool) for tool in ("buy", "drop")]
         found = await open_requests(world, 2)

@@ -11,6 +11,7 @@ from swarm.domain.policy.channels import ChannelPolicy
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.failover import UnreadOfOffline, reassign_unread
 from swarm.services.speaking.system_messages import QUEUED_TEXT
+from tests.support.policies import governing
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-13")
@@ -185,7 +186,7 @@ async def test_where_only_the_named_agent_is_away_the_lead_answers_at_once_and_n
 
 
 async def test_a_channels_agent_that_is_away_is_stood_in_for_without_a_word(world: World) -> None:
-    world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(agent="counter")))
+    world = world.governed_by(governing(everywhere=ChannelPolicy(agent="counter")))
     lead, counter = await world.lead(), await world.worker("counter", online=False)
     inbox_message = await world.inbox_message(await world.says(f"{BOT} hello"))
     assert (inbox_message.agent_id, inbox_message.matched_by) == (lead.id, MatchedBy.MENTION)

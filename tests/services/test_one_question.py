@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from swarm.domain.model.agents import Reach, Role
 from swarm.domain.model.inbox import InboxStatus, NoticeKind
 from swarm.domain.model.requests import (
     DecisionPolicy,
-    DecisionRule,
     HumanDecision,
     HumanRequest,
     RequestStatus,
@@ -26,7 +25,7 @@ from swarm.domain.model.requests import (
     ToolRequest,
 )
 from swarm.domain.model.threads import MessageDeleted, SlackMessage
-from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.requests.button_actions import DROP_ACTION
 from swarm.services.ground.idempotency import Caller
 from swarm.services.requests.held import DROPPED_TEXT, NOT_YOURS_TEXT
@@ -36,6 +35,7 @@ from swarm.store.inbox import notices, queues
 from tests.services.test_requests import APPROVAL, DAY, Asking
 from tests.support.conversing import press, pressed, status
 from tests.support.live import Events, Gate, Scripted, Show, ends, hired, playing, says
+from tests.support.policies import governing
 from tests.support.tasks import asked_and_handed, complete, work_of
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, delete, edit, holding, said
@@ -185,7 +185,7 @@ async def test_a_bystanders_word_waits_and_gives_nobody_the_question(reach: Reac
     async with asked(world, ada, reach=reach) as (show, root, request):
         word = await world.says("interesting", thread=root, by=BOB)
         assert (await told(world, BOB))[0].startswith(
-            "✋ ada reads your message once “ada wants to use `git_push`” is decided."
+            "✋ ada reads your message once “ada wants to use the tool `git_push`” is decided."
         )
         with pytest.raises(Forbidden):
             await asking.decide(request, by=ALICE)
@@ -210,7 +210,7 @@ async def test_the_author_of_a_waiting_message_is_told_once_per_question_and_exp
         assert {row["person"]: bool(row["drops_request_id"]) for row in rows} == {BOB: False, ALICE: True}
         for message in (*words, own):
             explained = await world.services.explanations.explain(f"{message.channel}:{message.ts}")
-            assert explained["entries"][0]["waits_for"] == "the decision on “ada wants to use `git_push`”"
+            assert explained["entries"][0]["waits_for"] == "the decision on “ada wants to use the tool `git_push`”"
 
 
 @pytest.mark.req("HITL-09")
@@ -498,7 +498,7 @@ async def test_a_word_that_was_written_before_a_change_decides_nothing(world: Wo
 
 @pytest.mark.req("HITL-09")
 async def test_somebody_of_a_user_group_who_wrote_before_the_question_may_drop_it(world: World) -> None:
-    world.rule(DecisionRule(policy=DecisionPolicy(groups=("S1",))))
+    world.rule(DecisionRule(groups=("S1",)))
     ada, arrived, goes_on = Scripted(), asyncio.Event(), asyncio.Event()
 
     async def asks_late(_run: RunInput) -> Events:
@@ -544,7 +544,7 @@ async def test_the_card_of_a_live_call_says_that_its_message_was_edited(asking: 
 @pytest.fixture
 def four_eyes(world: World) -> World:
     """A world whose operator wants everybody's approval but the requesters'."""
-    return world.governed_by(OperatingPolicy(decisions=(DecisionRule(policy=FOUR_EYES),)))
+    return world.governed_by(governing(decisions=(DecisionRule(**asdict(FOUR_EYES)),)))
 
 
 def handing_on(world: World, how: str, worker: str) -> Callable[[RunInput], Events]:

@@ -8,8 +8,8 @@ import pytest
 
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.policy.channels import ChannelPolicy
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.sweep import forget_early
+from tests.support.policies import governing
 from tests.support.slack import next_ts
 from tests.support.world import BOT, World, delete, edit, said, texts
 
@@ -86,7 +86,7 @@ async def test_replies_in_threads_of_others_are_forgotten_soon(world: World) -> 
 
 
 async def test_nothing_is_kept_of_what_we_may_not_hear(world: World) -> None:
-    deaf = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(enabled=False)))
+    deaf = world.governed_by(governing(everywhere=ChannelPolicy(enabled=False)))
     await deaf.says("between us", thread=said("a root that nobody told us of"))
     assert await world.rows("SELECT * FROM early_messages") == []
 

@@ -20,9 +20,9 @@ from swarm.domain.model.threads import AuthorKind, SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.policy.access import Person
 from swarm.domain.policy.channels import ChannelPolicy, Listen
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.work.fencing import ThreadReference
 from tests.support.live import FakeLive, Gate, Scripted, Show, ends, hired, playing, says
+from tests.support.policies import governing
 from tests.support.streams import begun_for
 from tests.support.tasks import hand, owner_of, status_of, work_of
 from tests.support.waiting import wait_until
@@ -38,7 +38,7 @@ QUESTION = "How do I get a token?"
 def qa(world: World) -> World:
     """A coordinator with a Q&A channel."""
     policy = ChannelPolicy(listen=Listen.ALL, overthink=True, allowed_bots=frozenset({"B9"}))
-    return world.governed_by(OperatingPolicy(channels={"C1": policy}))
+    return world.governed_by(governing(channels={"C1": policy}))
 
 
 async def nothing(world: World) -> None:
@@ -274,7 +274,7 @@ async def test_a_mention_added_after_the_silent_end_brings_the_message_back(qa: 
 
 async def test_a_bots_post_is_answered_only_if_the_agent_is_sure(qa: World) -> None:
     policy = ChannelPolicy(listen=Listen.BOTS, overthink=True, allowed_bots=frozenset({"B9"}))
-    alerts = qa.governed_by(OperatingPolicy(channels={"C1": policy}))
+    alerts = qa.governed_by(governing(channels={"C1": policy}))
     ada = Scripted()
     async with playing(alerts, hired("ada", ada)) as show:
         ada.result = Finished(result="[LOW_CONFIDENCE] The disk?")

@@ -10,11 +10,12 @@ import pytest
 from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
 from swarm.domain.model.threads import FLAT, ChannelType
 from swarm.domain.policy.channels import SUGGESTED_PROMPTS, ChannelPolicy, DirectReplies, SuggestedPrompt
-from swarm.domain.policy.operating import OperatingPolicy, Policies
+from swarm.domain.policy.operating import Policies
 from swarm.domain.requests.button_actions import PaneOpened
 from swarm.domain.text.slack_text import title_of
 from swarm.services.intake.panes import GREETING, GREETING_OF_NOBODY, Panes
 from swarm.services.speaking.participants import Rosters
+from tests.support.policies import governing
 from tests.support.slack import next_ts
 from tests.support.world import ME, World, said
 
@@ -110,7 +111,7 @@ async def test_the_prompts_are_the_viewed_channels_or_the_direct_messages_or_the
 
 
 async def test_who_may_not_use_the_swarm_sees_nothing_until_they_ask(world: World) -> None:
-    closed = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"}))))
+    closed = world.governed_by(governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"}))))
     await closed.lead()
     await open_pane(closed, pane(root := next_ts()))
     await closed.send()
@@ -147,7 +148,7 @@ async def test_a_thread_is_named_once_after_its_first_message(world: World) -> N
 
 
 async def test_a_flat_direct_message_has_no_title(world: World) -> None:
-    flat = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(dm_replies=DirectReplies.FLAT)))
+    flat = world.governed_by(governing(everywhere=ChannelPolicy(dm_replies=DirectReplies.FLAT)))
     await open_pane(flat, pane())
     await flat.hears(said("a question", channel="D1", channel_type=ChannelType.DM))
     assert await shown(flat, DeliveryKind.TITLE) == []

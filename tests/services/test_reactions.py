@@ -12,10 +12,11 @@ from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS, M
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.policy.channels import ChannelPolicy, Listen
-from swarm.domain.policy.operating import OperatingPolicy, Reactions
+from swarm.domain.policy.operating import Reactions
 from swarm.services.outbox import deliver
 from swarm.store import reactions
 from swarm.store.deliveries import REACTIONS, REMOVALS
+from tests.support.policies import governing
 from tests.support.slack import refuses
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, said
@@ -94,7 +95,7 @@ async def test_a_message_that_dies_twice_shows_it_once_however_far_the_first_mar
 
 
 async def test_reactions_can_be_chosen_and_switched_off(world: World) -> None:
-    chosen = world.governed_by(OperatingPolicy(reactions=Reactions(stored=None, answered="tada", failed=None)))
+    chosen = world.governed_by(governing(reactions=Reactions(stored=None, answered="tada", failed=None)))
     lead = await chosen.lead()
     message = await chosen.says(f"{BOT} hello")
     await chosen.answers(lead, await chosen.only(lead), "hello")
@@ -195,7 +196,7 @@ async def test_no_scarce_call_is_spent_on_eyes_where_the_end_mark_still_waits_fo
 @pytest.mark.req("LOOP-14")
 async def test_a_persons_marks_do_not_wait_behind_those_of_alerts(world: World) -> None:
     policy = ChannelPolicy(listen=Listen.ALERTS, allowed_bots=frozenset({"B1"}))
-    world = world.governed_by(OperatingPolicy(everywhere=policy))
+    world = world.governed_by(governing(everywhere=policy))
     lead = await world.lead()
     alerts = [await world.hears(said(f"disk {n} full", by="B1", kind=AuthorKind.BOT)) for n in range(3)]
     await world.answers(lead, (await world.poll(lead))[0], "it is the log")

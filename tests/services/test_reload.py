@@ -133,7 +133,7 @@ async def test_reactions_change_for_those_who_were_handed_them_at_the_start(oper
         world.slack,
         ME.team,
         http_timeout_seconds=HTTP_TIMEOUT_SECONDS,
-        reactions=world.operating_policy.reactions,
+        operating_policy=world.operating_policy,
     )
     await operator.reloads("reactions: {stored: null, answered: tada, failed: boom}")
     lead = next(agent.agent for agent in await world.services.agents.present() if agent.agent.name == "lead")

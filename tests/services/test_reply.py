@@ -9,8 +9,8 @@ import pytest
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Unavailable, Withdrawn
 from swarm.domain.model.inbox import InboxStatus
 from swarm.services.ground.idempotency import Caller
+from swarm.services.inbox import replies
 from swarm.services.speaking.system_messages import PART_CHARACTERS
-from swarm.services.work import reply
 from tests.support.world import BOT, World, delete, holding
 
 pytestmark = pytest.mark.req("LOOP-08")
@@ -37,7 +37,7 @@ async def test_state_and_post_change_together_or_not_at_all(world: World, monkey
         raise Unavailable("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(reply, "end_if_resolved", breaks)  # the last step: everything else has been written
+        patch.setattr(replies, "end_if_resolved", breaks)  # the last step: everything else has been written
         with pytest.raises(Unavailable):
             await world.answers(lead, trigger, "hello")
     assert (await world.inbox_message(message)).status is InboxStatus.CLAIMED

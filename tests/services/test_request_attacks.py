@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -17,7 +17,6 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import (
     Decide,
     DecisionPolicy,
-    DecisionRule,
     FieldType,
     FormField,
     HumanDecision,
@@ -32,6 +31,7 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.requests.button_actions import SessionStopped
 from swarm.domain.requests.edited_arguments import TOO_COSTLY
 from swarm.domain.requests.shown import HIDDEN
@@ -444,13 +444,13 @@ async def test_a_grant_does_not_decide_where_only_others_may(asking: Asking, wor
 @pytest.mark.req("HITL-07")
 async def test_a_grant_counts_under_the_policy_under_which_it_was_given(asking: Asking) -> None:
     policy = DecisionPolicy(users=("U2", "U3"))
-    asking.world.rule(DecisionRule(policy=policy))
+    asking.world.rule(DecisionRule(**asdict(policy)))
     request = await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS), policy=policy)
     await asking.decide(request, D.APPROVE_ALWAYS, by="U2")
     await asking.begin()
     assert (await asking.ask(tool=PUSH, policy=policy)).status is RequestStatus.APPROVED
     await asking.begin()
-    asking.world.rule(DecisionRule(policy=DecisionPolicy(users=("U4",))))
+    asking.world.rule(DecisionRule(users=("U4",)))
     assert (await asking.ask(tool=PUSH)).is_open
 
 
@@ -577,7 +577,7 @@ async def test_nothing_of_a_forgotten_person_is_left_in_requests(asking: Asking,
     ann, word = "UANN0042", "zebra-4711"
     policy = DecisionPolicy(users=(ann, "U1"), need=2)
     fields = (FormField(name="note"), FormField(name="pin", secret=True))
-    world.rule(DecisionRule(policy=policy))
+    world.rule(DecisionRule(**asdict(policy)))
     request = await asking.ask(fields=fields, policy=policy, tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS))
     await world.services.decisions.keep(request.id, ann, {"note": word})
     await asking.decide(request, values={"note": "mine"})

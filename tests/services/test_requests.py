@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.requests import (
     Decide,
     DecisionPolicy,
-    DecisionRule,
     EntryPoint,
     FieldType,
     FileDiff,
@@ -34,7 +33,7 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import MessageDeleted, SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
-from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
 from swarm.domain.requests.shown import reading_pages, with_page_read
 from swarm.services.requests.human_requests import AskedWork
@@ -42,6 +41,7 @@ from swarm.slack.outgoing.request_cards import request_blocks
 from swarm.store import grants, requests
 from tests.support.conversing import press, pressed, status
 from tests.support.live import Scripted, Show, ends, hired, playing, says
+from tests.support.policies import governing
 from tests.support.tasks import asked_and_handed, is_work, work_of
 from tests.support.world import BOT, World, holding
 
@@ -275,10 +275,10 @@ async def test_the_operator_decides_whatever_the_policy_says(asking: Asking, wor
 
 async def test_the_operators_rules_replace_the_agents_policy(world: World) -> None:
     rules = (
-        DecisionRule(policy=DecisionPolicy(users=("U3",)), tool="git_*"),
-        DecisionRule(policy=DecisionPolicy(users=("U2",)), agent="lead", channel="C1"),
+        DecisionRule(users=("U3",), tool="git_*"),
+        DecisionRule(users=("U2",), agent="lead").model_copy(update={"channel": "C1"}),
     )
-    asking = Asking(world.governed_by(OperatingPolicy(decisions=rules)))
+    asking = Asking(world.governed_by(governing(decisions=rules)))
     await asking.begin()
     assert (await asking.ask(tool=PUSH, key="a", wait=True)).policy.users == ("U3",)
     assert (await asking.ask(key="b", wait=True)).policy.users == ("U2",)
@@ -318,7 +318,7 @@ async def test_with_a_quorum_the_first_values_stand_and_nobody_counts_twice(aski
 
 
 async def test_presses_count_towards_the_limit_per_minute(world: World) -> None:
-    asking = Asking(world.governed_by(OperatingPolicy(messages_per_minute=2)))
+    asking = Asking(world.governed_by(governing(messages_per_minute=2)))
     await asking.begin()
     request = await asking.ask()
     for by in ("U2", "U2"):
@@ -626,7 +626,7 @@ async def test_there_is_one_card_which_follows_the_decision_from_any_door(asking
 async def test_who_may_decide_is_told_directly_reminded_once_and_decides_there(world: World) -> None:
     policy = DecisionPolicy(users=("U2",), groups=("S1",), need=2, direct_message=True)
     world.slack.groups["S1"] = frozenset({"U2", "U3"})
-    asking = Asking(world.governed_by(OperatingPolicy(decisions=(DecisionRule(policy=policy),))))
+    asking = Asking(world.governed_by(governing(decisions=(DecisionRule(**asdict(policy)),))))
     await asking.begin()
     request = await asking.ask()
     await asking.world.sweep()

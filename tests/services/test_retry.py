@@ -12,7 +12,6 @@ from swarm.domain.model.runs import RunStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Author, AuthorKind, Standing
 from swarm.domain.policy.channels import ChannelPolicy
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION, ButtonPressed
 from swarm.services.runs.run_control import NO_RETRY_TEXT, RETRIED_TEXT, _retry_run
 from swarm.services.tasks.tasks import cancel_by_person
@@ -23,11 +22,12 @@ from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
+from tests.support.policies import governing
 from tests.support.runs import asked, begun, failed, now
 from tests.support.tasks import asked_and_handed, status_of, work_of
 from tests.support.world import World, delete, texts
 
-ONLY_U1 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
+ONLY_U1 = governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
 
 
 def press(run: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:

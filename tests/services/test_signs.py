@@ -14,12 +14,12 @@ from swarm.domain.model.runs import PageKind
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.policy.channels import ChannelPolicy, Listen
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.requests.human_requests import AskedWork
 from swarm.services.speaking.signs import NO_SIGN_TEXT
 from swarm.services.tasks.tasks import brief
 from swarm.store.runs import run_pages
 from swarm.store.threads.status_lines import NO_SIGN_AFTER
+from tests.support.policies import governing
 from tests.support.runs import begun
 from tests.support.tasks import asked_and_handed, hand
 from tests.support.world import BOT, World, holding, said
@@ -151,7 +151,7 @@ async def test_a_task_for_others_is_a_sign_also_once_it_has_ended(world: World) 
 @pytest.mark.parametrize("kind", ["silent", "bot"])
 async def test_nobody_is_told_who_has_not_asked(world: World, kind: str) -> None:
     policy = ChannelPolicy(listen=Listen.ALL, overthink=kind == "silent", allowed_bots=frozenset({"B1"}))
-    qa = world.governed_by(OperatingPolicy(channels={"C1": policy}))
+    qa = world.governed_by(governing(channels={"C1": policy}))
     lead = await qa.lead()
     by = {"by": "B1", "kind": AuthorKind.BOT} if kind == "bot" else {}
     await qa.hears(said("Does anybody know the plan?", **by))  # type: ignore[arg-type]

@@ -18,13 +18,13 @@ from swarm.domain.model.requests import Decide, EntryPoint, HumanDecision, NewRe
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import ChannelType, MessageDeleted, SlackMessage
 from swarm.domain.policy.channels import ChannelPolicy, DirectReplies, Listen
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import SessionStopped
 from swarm.services.outbox.status_lines import AFTER_SECONDS, StatusLines
 from swarm.services.requests.human_requests import AskedWork
 from swarm.store import agents
 from swarm.store.threads.status_lines import SUSPENDED_AT, StatusLine
 from tests.support.live import FakeLive, Scripted, Show, ends, hired, playing, says
+from tests.support.policies import governing
 from tests.support.runs import begun, now
 from tests.support.tasks import asked_and_handed, status_of
 from tests.support.world import BOT, World, holding, said
@@ -147,7 +147,7 @@ async def test_another_process_renews_and_clears_what_one_has_shown(world: World
 @pytest.mark.req("CHAN-02")
 async def test_work_for_which_nobody_has_asked_has_none(world: World) -> None:
     policy = ChannelPolicy(listen=Listen.ALL, overthink=True)
-    qa = world.governed_by(OperatingPolicy(channels={"C1": policy}))
+    qa = world.governed_by(governing(channels={"C1": policy}))
     lead, watching = await qa.lead(), Watching(qa)
     root = await qa.says("Does anybody know the plan?")
     trigger = await qa.only(lead)
@@ -159,7 +159,7 @@ async def test_work_for_which_nobody_has_asked_has_none(world: World) -> None:
 
 
 async def test_a_flat_direct_message_has_none(world: World) -> None:
-    flat = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(dm_replies=DirectReplies.FLAT)))
+    flat = world.governed_by(governing(everywhere=ChannelPolicy(dm_replies=DirectReplies.FLAT)))
     lead = await flat.lead()
     await flat.hears(said("hello", channel="D1", channel_type=ChannelType.DM))
     await flat.backfill.read_due()

@@ -19,7 +19,6 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.policy.access import AgentAccess
 from swarm.domain.policy.channels import ChannelPolicy, Listen, PeopleLists
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
 from swarm.services.operate.explain import Explanations
 from swarm.services.runs.run_control import COMPLETE_TEXT, NOTHING_TEXT, stop_own
@@ -31,6 +30,7 @@ from swarm.store.threads import open_work
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
 from tests.support.live import playing
+from tests.support.policies import governing
 from tests.support.runs import asked, now
 from tests.support.slack import is_busy
 from tests.support.tasks import asked_and_handed, hand, is_work, status_of, work_of
@@ -38,7 +38,7 @@ from tests.support.world import BOT, ME, World, edit, holding, said, texts
 
 pytestmark = pytest.mark.req("STREAM-09")
 
-ONLY_U1 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
+ONLY_U1 = governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
 CHECK = "white_check_mark"
 
 
@@ -209,7 +209,7 @@ async def test_what_says_more_or_is_said_to_somebody_else_stops_nothing(world: W
 
 
 async def test_a_bot_stops_nothing(world: World) -> None:
-    operating_policy = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
+    operating_policy = governing(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
     root, run = await asked(world, await world.lead())
     message = said("!stop", by="B1", kind=AuthorKind.BOT, thread_ts=root.ts)
     await world.governed_by(operating_policy).hears(message)
@@ -429,7 +429,7 @@ async def test_an_edit_that_asks_again_can_be_stopped_at_once(world: World) -> N
 
 async def test_who_may_not_use_an_agent_does_not_stop_what_waits_for_it(world: World) -> None:
     limited = world.governed_by(
-        OperatingPolicy(agent_access={"lead": AgentAccess(name="lead", people=PeopleLists(users=frozenset({"U1"})))})
+        governing(agent_access={"lead": AgentAccess(name="lead", people=PeopleLists(users=frozenset({"U1"})))})
     )
     await limited.lead()
     root = await limited.says(f"{BOT} a long job")
@@ -517,7 +517,7 @@ async def test_while_slack_is_down_the_work_ends_and_people_see_it_later(world: 
 @pytest.mark.req("CHAN-02")
 @pytest.mark.parametrize("stop", [typed, pressed_in_slack])
 async def test_silent_work_ends_silently(world: World, stop: Callable[[World, SlackMessage], Awaitable[None]]) -> None:
-    qa = world.governed_by(OperatingPolicy(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)}))
+    qa = world.governed_by(governing(channels={"C1": ChannelPolicy(listen=Listen.ALL, overthink=True)}))
     lead = await qa.lead()
     root = await qa.says("Does anybody know the plan?")
     trigger = await qa.only(lead)

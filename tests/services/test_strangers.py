@@ -12,16 +12,16 @@ from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage, St
 from swarm.domain.model.triggers import StartedBy
 from swarm.domain.policy.access import Person
 from swarm.domain.policy.channels import ChannelPolicy, External
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION, STOP_TASK_ACTION, ButtonPressed, SessionStopped
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
 from swarm.services.speaking.participants import MEMBER_SECONDS, STRANGER_SECONDS, UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
+from tests.support.policies import governing
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 pytestmark = pytest.mark.req("CHAN-11")
 
-ALLOWING = OperatingPolicy(channels={"C1": ChannelPolicy(external=External.ALLOW)})
+ALLOWING = governing(channels={"C1": ChannelPolicy(external=External.ALLOW)})
 
 
 def guest(user_id: str = "U2") -> Person:
@@ -125,7 +125,7 @@ async def test_who_is_refused_is_told_once_a_day_and_nobody_else_sees_it(world: 
 @pytest.mark.req("CHAN-09")
 async def test_who_is_not_on_the_list_is_told_the_same_way_and_a_channel_that_is_off_stays_silent(world: World) -> None:
     policies = {"C1": ChannelPolicy(allowed_users=frozenset({"U1"})), "C2": ChannelPolicy(enabled=False)}
-    listed = world.governed_by(OperatingPolicy(channels=policies))
+    listed = world.governed_by(governing(channels=policies))
     await listed.lead()
     for channel in ("C2", "C1", "C1"):
         await listed.hears(said(f"{BOT} hello", by="U2", channel=channel))
@@ -319,7 +319,7 @@ async def test_a_task_that_was_delegated_from_strangers_words_inherits_them(worl
 
 
 async def test_what_strangers_and_others_who_are_not_allowed_say_is_context_and_marked(world: World) -> None:
-    listed = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1", "U2"}))))
+    listed = world.governed_by(governing(everywhere=ChannelPolicy(allowed_users=frozenset({"U1", "U2"}))))
     lead = await listed.lead()
     listed.slack.persons["U2"] = guest()
     root = await listed.says(f"{BOT} hello")
@@ -357,7 +357,7 @@ async def test_what_is_read_from_history_is_marked_as_well(world: World) -> None
 
 @pytest.mark.req("CHAN-09")
 async def test_485_messages_of_one_person_in_ten_seconds_are_twenty_and_one_word_to_them(world: World) -> None:
-    limited = world.governed_by(OperatingPolicy(messages_per_minute=20))
+    limited = world.governed_by(governing(messages_per_minute=20))
     await limited.lead()
     heard = []
     for number in range(485):
@@ -378,7 +378,7 @@ async def test_485_messages_of_one_person_in_ten_seconds_are_twenty_and_one_word
 
 @pytest.mark.req("CHAN-09")
 async def test_what_is_told_twice_or_edited_or_said_to_others_counts_once_or_not_at_all(world: World) -> None:
-    limited = world.governed_by(OperatingPolicy(messages_per_minute=2))
+    limited = world.governed_by(governing(messages_per_minute=2))
     await limited.lead()
     first = await limited.says(f"{BOT} one")
     for _ in range(3):
@@ -395,7 +395,7 @@ async def test_what_is_told_twice_or_edited_or_said_to_others_counts_once_or_not
 
 @pytest.mark.req("CHAN-09")
 async def test_the_limit_holds_over_processes_and_restarts_and_counts_clicks(world: World) -> None:
-    limited = world.governed_by(OperatingPolicy(messages_per_minute=2))
+    limited = world.governed_by(governing(messages_per_minute=2))
     await limited.lead()
     await limited.says(f"{BOT} one")
     again = limited.governed_by(limited.operating_policy)

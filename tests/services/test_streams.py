@@ -45,6 +45,7 @@ from swarm.store.runs import run_events, runs
 from swarm.store.runs.runs import Run
 from tests.services.test_retention import DAY
 from tests.support.live import FakeLive, Show, playing, show
+from tests.support.policies import governing
 from tests.support.streams import Writing, begun, begun_for
 from tests.support.tasks import asked_and_handed, status_of, task_of
 from tests.support.waiting import wait_until
@@ -152,7 +153,7 @@ async def test_a_second_person_who_wrote_long_before_counts(world: World) -> Non
 )
 async def test_how_an_answer_begins(world: World, stream: str, crowded: bool, begins: type[object]) -> None:
     """Where its stream would have to wait, everybody sees a post grow."""
-    world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(stream=Growth(stream))))
+    world = world.governed_by(governing(everywhere=ChannelPolicy(stream=Growth(stream))))
     live = FakeLive(crowded=frozenset({Slot.OPEN}) if crowded else frozenset())
     async with playing(world, live=live) as show:
         writing = await begun(world, await world.lead())
@@ -239,7 +240,7 @@ async def test_everything_that_came_under_the_lease_is_answered_together(world: 
 
 
 async def test_a_bot_gets_one_post_when_the_answer_is_closed(world: World) -> None:
-    world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B7"}))))
+    world = world.governed_by(governing(everywhere=ChannelPolicy(allowed_bots=frozenset({"B7"}))))
     lead = await world.lead()
     root = await world.hears(said("swarm#lead what now", by="B7", kind=AuthorKind.BOT))
     async with playing(world) as show:

@@ -13,9 +13,9 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import NOTICE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.operate.failover import find_work, reassign_notice
 from swarm.services.speaking.system_messages import QUEUED_TEXT
+from tests.support.policies import governing
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import World, holding, texts
 
@@ -222,7 +222,7 @@ async def test_what_a_removed_lead_was_being_told_is_told_to_the_default_lead(wo
 @pytest.mark.both_engines
 async def test_a_configured_default_lead_that_is_offline_gets_no_news_of_others(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
-    ruled = world.governed_by(OperatingPolicy(default_agent="second"))
+    ruled = world.governed_by(governing(default_agent="second"))
     await asked_and_handed(world, lead, worker)
     await complete(world, worker, await world.only(worker))
     second = await world.lead("second", online=False)

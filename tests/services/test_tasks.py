@@ -392,8 +392,7 @@ async def test_a_task_that_is_lost_five_times_is_set_aside_and_redriven_with_its
     assert await news_of(world, lead) == ["task_finished"]
     await world.send()
     assert world.slack.posts == [
-        "The task “Count.” could not be done: it crashed, 5 times. It is set aside; an operator can hand it out again "
-        "(redrive)."
+        "I could not get the task “Count.” done: it crashed, 5 times. My operator can have it run again."
     ]
     assert (handed.root.ts, "x") in world.slack.reactions
 

@@ -15,7 +15,6 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import (
     Decide,
     DecisionPolicy,
-    DecisionRule,
     EntryPoint,
     FieldType,
     FormField,
@@ -27,13 +26,14 @@ from swarm.domain.model.threads import Standing
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.policy.access import Person
 from swarm.domain.policy.channels import ChannelPolicy, External
-from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.store import agents, requests
 from swarm.store.threads import people
 from tests.services.test_homes import Tabs
 from tests.services.test_requests import APPROVAL, FORM, PUSH, Asking
 from tests.support.conversing import status
 from tests.support.live import Scripted, ends, hired, playing, says
+from tests.support.policies import governing
 from tests.support.tasks import is_work
 from tests.support.world import BOT, World, edit, said
 
@@ -51,7 +51,7 @@ def allowing(world: World) -> World:
         "UG1": Person(id="UG1", name="gina", teams=("T1",), is_guest=True),
         "UX1": Person(id="UX1", name="eve", teams=("T9",), is_stranger=True),
     }
-    return world.governed_by(OperatingPolicy(channels={"C1": ChannelPolicy(external=External.ALLOW)}))
+    return world.governed_by(governing(channels={"C1": ChannelPolicy(external=External.ALLOW)}))
 
 
 async def asked_by(world: World, *people: str) -> tuple[Asking, Trigger]:
@@ -121,7 +121,7 @@ async def test_of_a_bundle_only_its_member_decides_and_their_rejection_ends_it(a
 
 async def test_strangers_decide_where_they_are_named(allowing: World) -> None:
     allowing.slack.groups["S1"] = frozenset({"UX1"})
-    allowing.rule(DecisionRule(policy=DecisionPolicy(users=("UG1",), groups=("S1",))))
+    allowing.rule(DecisionRule(users=("UG1",), groups=("S1",)))
     asking, _ = await asked_by(allowing, "U1")
     for by in ("UG1", "UX1"):
         request = await asking.ask(key=by, wait=True)
@@ -143,7 +143,7 @@ async def test_not_the_requester_means_another_member(allowing: World) -> None:
 @pytest.mark.req("CHAN-11")
 @pytest.mark.parametrize("authors", [("UG1",), ("UX1",), ("U1", "UG1"), ("UG1", "U1")])
 async def test_strangers_work_uses_no_members_grant(authors: tuple[str, ...], allowing: World) -> None:
-    allowing.rule(DecisionRule(policy=DecisionPolicy(users=("U1",), requester=True)))
+    allowing.rule(DecisionRule(users=("U1",), requester=True))
     asking, _ = await asked_by(allowing, "U1")
     await asking.decide(await asking.ask(**GRANTABLE), D.APPROVE_ALWAYS)
     await asking.begin()
@@ -200,7 +200,7 @@ async def test_a_grant_for_everybody_comes_from_the_operator_and_from_people_nam
     by: str, world: World
 ) -> None:
     world.slack.groups["S1"] = frozenset({"U3"})
-    world.rule(DecisionRule(policy=DecisionPolicy(users=("U2",), groups=("S1",)), tool="GIT_*"))
+    world.rule(DecisionRule(users=("U2",), groups=("S1",), tool="GIT_*"))
     asking, _ = await asked_by(world, "U1")
     await asking.decide(await asking.ask(**GRANTABLE), D.APPROVE_ALWAYS, by=by)
     (grant,) = await world.services.requests.grants(10)
@@ -214,7 +214,7 @@ async def test_a_grant_for_everybody_comes_from_the_operator_and_from_people_nam
 
 @pytest.mark.parametrize("standing", [Standing.GUEST, Standing.UNVERIFIED])
 async def test_a_grant_ends_with_its_givers_membership(standing: Standing, world: World) -> None:
-    world.rule(DecisionRule(policy=DecisionPolicy(users=("U2",)), tool="git_*"))
+    world.rule(DecisionRule(users=("U2",), tool="git_*"))
     asking, _ = await asked_by(world, "U1")
     await asking.decide(await asking.ask(**GRANTABLE), D.APPROVE_ALWAYS, by="U2")
     await world.database.write(people.put, "T1", "U2", standing)
@@ -225,7 +225,7 @@ async def test_a_grant_ends_with_its_givers_membership(standing: Standing, world
 
 
 async def test_four_eyes_are_not_passed_by_ones_own_grant_for_everybody(world: World) -> None:
-    rule = DecisionRule(policy=DecisionPolicy(users=("U1", "U2"), not_requester=True))
+    rule = DecisionRule(users=("U1", "U2"), not_requester=True)
     world.rule(rule)
     asking, _ = await asked_by(world, "U1")
     await asking.decide(await asking.ask(**GRANTABLE), D.APPROVE_ALWAYS, by="U2")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.services.builtin.conversation_locks import ConversationKey
 from swarm.store import deliveries
-from swarm.store.admin import migrations, preparation
+from swarm.store.admin import migrations, preparation, revisions
 from swarm.store.bridge.engine import parse_url
 from swarm.store.tables.documents import is_described
 from swarm.store.tables.schema import metadata
@@ -432,7 +432,7 @@ def test_a_database_that_is_one_migration_behind_is_not_current(empty_database_u
 
 
 def test_the_newest_migration_is_the_one_that_alembic_would_run_last() -> None:
-    assert preparation.newest() == ScriptDirectory.from_config(migrations._config()).get_current_head()
+    assert revisions.newest() == ScriptDirectory.from_config(migrations._config()).get_current_head()
 
 
 async def test_of_those_that_start_together_one_migrates(empty_database_url: str) -> None:
@@ -509,4 +509,4 @@ def test_a_server_that_is_starting_is_waited_for(postgres_url: str, monkeypatch:
     monkeypatch.setattr(psycopg, "connect", connect)
     assert preparation.is_current(postgres_url)
     monkeypatch.setattr(psycopg, "connect", real)
-    assert preparation.revision("postgresql://127.0.0.1:9/nobody") is None  # one that is not there is told at once
+    assert revisions.revision("postgresql://127.0.0.1:9/nobody") is None  # one that is not there is told at once

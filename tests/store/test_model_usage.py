@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict, replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Invalid, Unavailable
-from swarm.domain.model.budgets import AgentBudgets, Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit
+from swarm.domain.model.budgets import BudgetRaise, BudgetScope, BudgetUnit
 from swarm.domain.model.language_models import (
     Door,
     ModelUsage,
@@ -21,6 +22,7 @@ from swarm.domain.model.language_models import (
     UsageRecorder,
     UsageTotal,
 )
+from swarm.domain.policy.budgets import AgentBudgets, Budget, Budgets, ReportedBudget
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -270,8 +272,8 @@ async def test_a_reported_run_counts_up_to_its_own_limit_or_what_people_approved
 
     await database.write(keep)
     budgets = Budgets(
-        run=Budget(tokens=300), agents={"wim": AgentBudgets(run=Budget(cost_microdollars=1_000))},
-        reported=Budget(tokens=400, cost_microdollars=2_000),
+        run=Budget(tokens=300), agents={"wim": AgentBudgets(run=Budget(dollars=Decimal("0.001")))},
+        reported=ReportedBudget(tokens=400, dollars=Decimal("0.002")),
     )  # fmt: skip
     for scope, of in ((BudgetScope.DAY, "all"), (BudgetScope.THREAD, "t")):
         found = await database.read(model_usage.counted, scope, of, budgets)

@@ -12,11 +12,21 @@ long tests nothing keeps the processors busy: those of each module are a group, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from _pytest.nodeid import NodeId
 from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
+
+
+def with_processes(items: Iterable[pytest.Item], folder: Path) -> None:
+    """All in one group. Each wait has a limit of its own; that of a whole test is for what hangs."""
+    for item in items:
+        if item.path.is_relative_to(folder):
+            item.add_marker(pytest.mark.xdist_group("processes"))
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(300))
 
 
 def split_long(items: Iterable[pytest.Item]) -> None:

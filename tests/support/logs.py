@@ -12,12 +12,12 @@ from unittest import mock
 
 import structlog
 
-from swarm.telemetry import log
+from swarm_base import log
 
 
 @contextmanager
 def own_log() -> Iterator[None]:
-    """A block in which code may configure the log (`swarm.telemetry.log`); afterwards everything is as it was.
+    """A block in which code may configure the log (`swarm_base.log`); afterwards everything is as it was.
 
     Loggers are not kept meanwhile: one that is first used here would write for ever to what was configured here, and no
     other test could capture what it writes.

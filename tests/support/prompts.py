@@ -17,8 +17,8 @@ from swarm.domain.prompts.input import (
     INBOX_TRIGGER,
     PromptInput,
 )
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.slack_text import unescape
+from swarm_base.characters import strip_invisible
 
 MARKER = "4f1c09aa72b35d18"
 WORDS = {"person": AuthorKind.USER, "agent": AuthorKind.AGENT, "bot": AuthorKind.BOT}

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
-from slack_twin.seed import DEFAULT
 
 from swarm.domain.model.agents import Role
+from swarm_lab.programs import twin_settings
 from tests.support.doors import Visitor
 from tests.support.processes import Process, Processes, free_port, until_ready
 from tests.support.twin_client import TwinClient
@@ -63,15 +63,10 @@ class Stage:
     @property
     def tokens(self) -> dict[str, str]:
         """What leads to the twin: the tokens of its default seed, as `swarm twin` prints them."""
-        app = DEFAULT.apps[0]
-        return {
-            "SLACK_BOT_TOKEN": app.bot_token,
-            "SLACK_APP_TOKEN": app.app_token,
-            "SLACK_API_BASE_URL": f"{self.twin_url}/api/",
-        }
+        return twin_settings(self.twin_url)
 
     async def start_twin(self, *, rates: bool = True) -> None:
-        env = {"TWIN_RATES": "on" if rates else "off"}
+        env = {"TWIN_RATES": "on" if rates else "off", "TWIN_OWN_EVENTS": "off"}
         self.twin = self.processes.fork("twin", "slack_twin", "--port", str(self.twin_port), env=env)
         await until_ready(self.twin, self.twin_url)
 
@@ -145,7 +140,26 @@ class Stage:
 
         await wait_until(look, lambda seen: seen >= wanted, what="the agents are there")
 
+    async def until_online(self, http: httpx2.AsyncClient, *names: str, within_seconds: float = 60) -> None:
+        """Wait until these agents take work."""
+
+        async def look() -> set[str]:
+            known = (await self.visitor(http).get("/agents"))["agents"]
+            return {agent["name"] for agent in known if agent["status"] == "online"}
+
+        await wait_until(look, set(names).__le__, within_seconds=within_seconds, what="the agents are online")
+
     async def backlog(self, http: httpx2.AsyncClient) -> int:
         """How much there is to do, in messages and deliveries."""
         answer = await http.get(f"{self.base}/readyz")
         return int(sum(answer.json()["backlog"].values()))
+
+
+def stages_at(processes: Processes, count: int, url: str) -> list[Stage]:
+    """Several coordinators on one PostgreSQL, at one twin, that of the first."""
+    stages = [Stage(processes) for _ in range(count)]
+    for number, stage in enumerate(stages):
+        stage.twin_port = stages[0].twin_port
+        stage.settings["SWARM_HOME"] = str(processes.folder / f"home-{number}")
+        stage.use_postgres(url)
+    return stages

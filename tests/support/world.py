@@ -8,7 +8,6 @@ from typing import Self
 
 from swarm.clock import ManualClock
 from swarm.domain.model.agents import Agent, Role
-from swarm.domain.model.requests import DecisionRule
 from swarm.domain.model.threads import (
     Author,
     AuthorKind,
@@ -20,6 +19,7 @@ from swarm.domain.model.threads import (
 )
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.policy.access import Me
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.ground.idempotency import Caller
 from swarm.services.inbox.claim import claim

@@ -22,20 +22,20 @@ from swarm.domain.policy.access import (
     without,
 )
 from swarm.domain.policy.channels import ChannelPolicy, External, PeopleLists
-from swarm.domain.policy.operating import OperatingPolicy
 from tests.support.every import every
+from tests.support.policies import governing
 
 pytestmark = pytest.mark.req("CHAN-09")
 
 ALICE = Author(id="U1", kind=AuthorKind.USER, standing=Standing.MEMBER)
 PAGER = Author(id="B1", kind=AuthorKind.BOT, bot_id="B1", standing=Standing.MEMBER)
-IN_S1 = PersonFacts(groups={"S1": True}, domain="example.org")
-IN_NONE = PersonFacts(groups={"S1": False, "S2": False}, domain="example.com")
+IN_S1 = PersonFacts(groups={"S01": True}, domain="example.org")
+IN_NONE = PersonFacts(groups={"S01": False, "S02": False}, domain="example.com")
 
 USERS = PeopleLists(users=frozenset({"U1"}))
-GROUPS = PeopleLists(groups=frozenset({"S1", "S2"}))
+GROUPS = PeopleLists(groups=frozenset({"S01", "S02"}))
 DOMAINS = PeopleLists(domains=frozenset({"example.org"}))
-ALL_KINDS = PeopleLists(users=frozenset({"U9"}), groups=frozenset({"S1"}), domains=frozenset({"example.org"}))
+ALL_KINDS = PeopleLists(users=frozenset({"U9"}), groups=frozenset({"S01"}), domains=frozenset({"example.org"}))
 NOBODY = PeopleLists(users=frozenset())
 
 ALLOWED = "allowed"
@@ -45,16 +45,16 @@ ROWS = {
     "no list: everyone": (PeopleLists(), PersonFacts(), ALLOWED),
     "an empty list: nobody": (NOBODY, IN_S1, DENIED),
     "on the list of users, whatever Slack says": (USERS, PersonFacts(), ALLOWED),
-    "in one of the groups, whatever is known of the other": (GROUPS, PersonFacts(groups={"S1": True}), ALLOWED),
+    "in one of the groups, whatever is known of the other": (GROUPS, PersonFacts(groups={"S01": True}), ALLOWED),
     "in none of the groups": (GROUPS, IN_NONE, DENIED),
     "not in one group, and the other is unknown": (
         GROUPS,
-        PersonFacts(groups={"S1": False}),
-        MissingFacts(groups=frozenset({"S2"})),
+        PersonFacts(groups={"S01": False}),
+        MissingFacts(groups=frozenset({"S02"})),
     ),
     "a group that Slack does not show has no members": (
-        PeopleLists(groups=frozenset({"S1"})),
-        PersonFacts(groups={"S1": False}, hidden_groups=frozenset({"S1"})),
+        PeopleLists(groups=frozenset({"S01"})),
+        PersonFacts(groups={"S01": False}, hidden_groups=frozenset({"S01"})),
         DENIED,
     ),
     "of an allowed domain": (DOMAINS, PersonFacts(domain="example.org"), ALLOWED),
@@ -62,12 +62,12 @@ ROWS = {
     "of a subdomain": (DOMAINS, PersonFacts(domain="mail.example.org"), DENIED),
     "without an e-mail address": (DOMAINS, PersonFacts(domain=""), DENIED),
     "of a domain that is not known yet": (DOMAINS, PersonFacts(), MissingFacts(domain=True)),
-    "on one of three lists": (ALL_KINDS, PersonFacts(groups={"S1": False}, domain="example.org"), ALLOWED),
+    "on one of three lists": (ALL_KINDS, PersonFacts(groups={"S01": False}, domain="example.org"), ALLOWED),
     "on none of three lists": (ALL_KINDS, IN_NONE, DENIED),
     "on none of those that are known": (
         ALL_KINDS,
         PersonFacts(),
-        MissingFacts(groups=frozenset({"S1"}), domain=True),
+        MissingFacts(groups=frozenset({"S01"}), domain=True),
     ),
 }
 
@@ -108,7 +108,7 @@ def test_strangers_are_refused_before_the_lists_and_where_they_are_allowed_the_l
     refused = denial(guest, listed)
     assert refused is not None
     assert refused.by is DeniedBy.STANDING
-    allowing = replace(listed, external=External.ALLOW)
+    allowing = listed.model_copy(update={"external": External.ALLOW})
     assert denial(guest, allowing) is None
     unlisted = denial(replace(guest, id="U2"), allowing)
     assert unlisted is not None
@@ -117,16 +117,16 @@ def test_strangers_are_refused_before_the_lists_and_where_they_are_allowed_the_l
 
 def test_whatever_may_decide_is_asked_for_at_once() -> None:
     unknown = replace(ALICE, standing=None)
-    policy = OperatingPolicy(
-        everywhere=ChannelPolicy(allowed_groups=frozenset({"S1"})),
+    policy = governing(
+        everywhere=ChannelPolicy(allowed_groups=frozenset({"S01"})),
         agent_access={"prod": AgentAccess(name="prod", people=DOMAINS)},
     )
     denied = policy.denial(unknown, "C1", ["prod"])
     assert denied is not None
-    assert denied.missing == MissingFacts(standing=True, groups=frozenset({"S1"}), domain=True)
+    assert denied.missing == MissingFacts(standing=True, groups=frozenset({"S01"}), domain=True)
     switched_off = policy.denial(unknown, "C1", ["other"])
     assert switched_off is not None
-    assert switched_off.missing == STANDING_MISSING | MissingFacts(groups=frozenset({"S1"}))
+    assert switched_off.missing == STANDING_MISSING | MissingFacts(groups=frozenset({"S01"}))
 
 
 def test_a_denial_that_is_decided_counts_before_what_is_unknown() -> None:
@@ -142,10 +142,13 @@ def test_a_denial_that_is_decided_counts_before_what_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        (PersonFacts(groups={"S1": False}, hidden_groups=frozenset({"S1"}), domain="x.org"), "the members of S1"),
-        (PersonFacts(groups={"S1": False}, domain=""), "users:read.email"),
-        (PersonFacts(groups={"S1": False}), "Slack has not said yet"),
-        (PersonFacts(groups={"S1": False}, domain="x.org"), "list of allowed users and user groups and e-mail domains"),
+        (PersonFacts(groups={"S01": False}, hidden_groups=frozenset({"S01"}), domain="x.org"), "the members of S01"),
+        (PersonFacts(groups={"S01": False}, domain=""), "users:read.email"),
+        (PersonFacts(groups={"S01": False}), "Slack has not said yet"),
+        (
+            PersonFacts(groups={"S01": False}, domain="x.org"),
+            "list of allowed users and user groups and e-mail domains",
+        ),
     ],
 )
 def test_the_reason_says_which_lists_and_what_slack_hides(facts: PersonFacts, why: str) -> None:
@@ -156,7 +159,7 @@ def test_the_reason_says_which_lists_and_what_slack_hides(facts: PersonFacts, wh
 
 
 def test_what_slack_never_says_counts_as_no() -> None:
-    policy = ChannelPolicy(allowed_groups=frozenset({"S1"}), allowed_domains=frozenset({"example.org"}))
+    policy = ChannelPolicy(allowed_groups=frozenset({"S01"}), allowed_domains=frozenset({"example.org"}))
     denied = denial(ALICE, policy)
     assert denied is not None
     assert standing_in(ALICE, policy) is Standing.UNVERIFIED

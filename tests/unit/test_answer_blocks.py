@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from slack_twin.blocks import checked_blocks
 
-from swarm.domain.answers.calls import NOTHING_BELOW, Card, Closing, PlanTitle, TaskDisplay, Text
+from swarm.domain.answers.calls import NOTHING_BELOW, Card, Closing, PlanTitle, TaskDisplay, Text, below_answer
 from swarm.domain.answers.events import StepStatus
 from swarm.domain.requests.button_actions import FEEDBACK_ACTION, RETRY_RUN_ACTION, STOP_RUN_ACTION, STOP_TASK_ACTION
 from swarm.slack.outgoing.answer_blocks import (
@@ -37,17 +37,22 @@ def blocks(made: list[dict[str, object]]) -> list[dict[str, Any]]:
 
 @pytest.mark.req("STREAM-12")
 @every(
-    ("more", "expected"),
+    ("more", "closing", "expected"),
     [
-        ({}, FOOTER),
-        ({"is_direct": True}, "lead · asked by <@U000ALICE> · Write again to continue"),
-        ({"requester": None}, "lead · Reply in this thread to continue"),
-        ({"footer": " *Beta* <https://x.test|help> "}, f"{FOOTER} · *Beta* <https://x.test|help>"),
-        ({"agent_name": "<!channel>"}, FOOTER.replace("lead", "&lt;!channel&gt;")),
+        ({}, below_answer("Done. Right? Yes."), FOOTER),
+        ({"is_direct": True}, Closing(), "lead · asked by <@U000ALICE> · Write again to continue"),
+        ({"requester": None}, Closing(asked="2 days ago"), "lead · Reply in this thread to continue"),
+        ({}, Closing(asked="2 days ago"), FOOTER.replace(" · R", " 2 days ago · R")),
+        ({}, below_answer("Done. **Which one?**\n"), FOOTER.replace("Reply in this thread", "Answer below")),
+        ({"is_direct": True}, below_answer("どれ？"), "lead · asked by <@U000ALICE> · Answer below to continue"),
+        ({"footer": " *Beta* <https://x.test|help> "}, Closing(), f"{FOOTER} · *Beta* <https://x.test|help>"),
+        ({"agent_name": "<!channel>"}, Closing(usage="12k"), FOOTER.replace("lead", "&lt;!channel&gt;") + " · 12k"),
     ],
 )
-def test_the_footer_says_who_answered_whom_and_how_to_go_on(more: dict[str, Any], expected: str) -> None:
-    assert footer_text(place("1700000000.000100", **more)) == expected
+def test_the_footer_says_who_answered_whom_and_how_to_go_on(
+    more: dict[str, Any], closing: Closing, expected: str
+) -> None:
+    assert footer_text(place("1700000000.000100", **more), closing) == expected
 
 
 @pytest.mark.req("STREAM-07", "STREAM-12")

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.clock import until_next
-from swarm.processes.background import BackgroundTasks
+from swarm_base.processes.background import BackgroundTasks
 
 pytestmark = pytest.mark.req("OPS-03")
 

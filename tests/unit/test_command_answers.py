@@ -151,8 +151,8 @@ def test_only_tasks_of_this_conversation_can_be_stopped_from_the_list() -> None:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (WorkStopped(stopped=1), "It is being stopped."),
-        (WorkStopped(stopped=3), "It is being stopped."),  # a task, its run and its request are one thing to people
+        (WorkStopped(stopped=1), "I am stopping it."),
+        (WorkStopped(stopped=3), "I am stopping it."),  # a task, its run and its request are one thing to people
         (WorkStopped(stopped=0), "Nothing of yours runs or waits here."),
         (WorkList(own=(), others=(), channel="C1"), "Nothing of yours is open, and there are no tasks here."),
         (AgentList(agents=()), "There is no agent that you may use here."),

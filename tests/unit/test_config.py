@@ -13,6 +13,7 @@ from swarm import clock
 from swarm.app import process, settings_mapping
 from swarm.cli.operator_commands import coordinator_settings
 from swarm.config import Settings, differences, load, load_part, secrets
+from swarm.config.reading import where_set
 from swarm.domain.answers.agents import (
     ClientCredentials,
     Dialect,
@@ -98,6 +99,14 @@ def test_direct_messages_have_an_agent_of_their_own(read: Read, yaml: str, agent
     policies = settings_mapping.policies(read(yaml))
     assert policies.of("D123").agent == agent
     assert policies.of("C999").agent == policies.everywhere.agent, "which is about direct messages only"
+
+
+@pytest.mark.req("CHAN-07")
+def test_policies_in_force_do_not_show_how_a_paging_service_is_reached(read: Read) -> None:
+    hook = "{url: 'https://pager.example/hush', format: pagerduty, routing_key: hush-hush-hush}"
+    policies = settings_mapping.policies(read(f"channels: {{C123: {{escalation: {{webhook: {hook}}}}}}}"))
+    assert policies.of("C123").escalation.webhook is not None
+    assert "hush" not in repr(policies)
 
 
 # Agents that stream
@@ -543,6 +552,25 @@ def test_a_variable_that_stands_twice_in_one_file_is_refused_with_both_lines(rea
     with pytest.raises(ConfigurationError) as raised:
         read()
     assert raised.value.message == f"{tmp_path / '.env'}: line 5: PORT stands twice, first in line 3"
+
+
+@pytest.mark.req("OPS-11")
+def test_where_a_key_is_set_is_named_in_the_order_in_which_places_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "ada"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    key = ("providers", "openai", "api_key")
+    assert where_set(*key) == "providers.openai.api_key (swarm.yaml)"
+    own = tmp_path / "ada" / ".swarm" / ".env"
+    own.parent.mkdir(parents=True)
+    own.write_text("OPENAI_API_KEY=sk-1\n")
+    assert where_set(*key) == f"OPENAI_API_KEY ({own}, line 1)"
+    (tmp_path / ".env").write_text("# keys\nOTHER=1\nexport OPENAI_API_KEY=sk-2\n")
+    assert where_set(*key) == "OPENAI_API_KEY (.env, line 3)"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-3")
+    assert where_set(*key) == "OPENAI_API_KEY (the environment)"
 
 
 @pytest.mark.req("OPS-11")

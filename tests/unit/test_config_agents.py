@@ -14,6 +14,7 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Reach, Role
 from swarm.domain.model.language_models import ModelSpec, Provider
 from swarm.domain.model.sessions import SessionScope
+from swarm_agents.app.limits import day_limits, run_limits, tool_limits
 
 Read = Callable[..., Settings]
 
@@ -144,7 +145,7 @@ def test_another_model_of_an_agent_is_one_of_the_same_provider_whatever_its_name
 
 @pytest.mark.req("AGENT-07")
 def test_limits_can_be_set_and_lifted(read: Read) -> None:
-    limits = settings_mapping.run_limits(read("limits: {requests: 3, tokens: null, cost_dollars: '0.25'}"))
+    limits = run_limits(read("limits: {requests: 3, tokens: null, cost_dollars: '0.25'}"))
     assert (limits.requests, limits.tokens, limits.cost_dollars) == (3, None, Decimal("0.25"))
     assert (limits.tool_calls, limits.seconds) == (50, 300)
 
@@ -162,15 +163,15 @@ def test_an_agent_takes_each_limit_that_is_not_its_own_from_the_common_ones(read
         usual: {kind: assistant}
     """
     settings = read(yaml)
-    mine, usual = (settings_mapping.run_limits(settings, name) for name in ("helper", "usual"))
+    mine, usual = (run_limits(settings, name) for name in ("helper", "usual"))
     assert (mine.requests, mine.tokens, mine.tool_calls) == (3, None, 50)
     assert (usual.requests, usual.tokens) == (3, 500)
     assert (mine.key("tokens"), mine.key("requests")) == ("agents.builtin.helper.limits.tokens", "limits.requests")
-    day = settings_mapping.day_limits(settings, "helper")
+    day = day_limits(settings, "helper")
     assert (day.requests, day.cost_dollars, day.seconds) == (7, Decimal("2"), None)
     assert day.key("requests") == "agents.builtin.helper.limits.thread.requests"
     assert day.key("cost_dollars") == "limits.thread.cost_dollars"
-    assert [(one.pattern, one.calls, one.key) for one in settings_mapping.tool_limits(settings, "helper")] == [
+    assert [(one.pattern, one.calls, one.key) for one in tool_limits(settings, "helper")] == [
         ("jira/create_*", 1, "agents.builtin.helper.limits.tools.jira/create_*"),
         ("jira/*", 4, "limits.tools.jira/*"),
     ]

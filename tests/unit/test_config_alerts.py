@@ -10,8 +10,8 @@ import pytest
 from swarm.app import settings_mapping
 from swarm.config import BadSettings, Settings, load
 from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
-from swarm.domain.policy.channels import AlertPolicy
-from swarm.domain.prompts.alerts import VARIABLES, alert_message, check_template
+from swarm.domain.policy.channels import ALERT_VARIABLES, AlertPolicy
+from swarm.domain.prompts.alerts import alert_message, check_template
 
 Read = Callable[[str], Settings]
 
@@ -46,8 +46,8 @@ def test_values_are_inserted_once_and_braces_are_text() -> None:
 
 
 BROKEN = {
-    "{alert_txt}": ("no variable {alert_txt}", *VARIABLES, "own"),
-    "{alert_text.__class__}": ("'{alert_text.__class__}' is not a plain variable", *VARIABLES),
+    "{alert_txt}": ("no variable {alert_txt}", *ALERT_VARIABLES, "own"),
+    "{alert_text.__class__}": ("'{alert_text.__class__}' is not a plain variable", *ALERT_VARIABLES),
     "{alert_text[0]}": ("'{alert_text[0]}' is not a plain variable",),
     "{alert_text!r}": ("'{alert_text!r}' is not a plain variable",),
     "{alert_text:>10}": ("'{alert_text:>10}' is not a plain variable",),

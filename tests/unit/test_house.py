@@ -74,7 +74,7 @@ def test_a_class_name_counts_twice_only_within_the_core(tmp_path: Path) -> None:
     files = {
         "swarm/a.py": "class Run: ...\nclass _Own: ...\ndef go(): ...",
         "swarm/b.py": "class Run: ...\nclass _Own: ...\nclass Other: ...",
-        "swarm/bench/c.py": "class Other: ...",
+        "packages/swarm_lab/src/swarm_lab/bench/c.py": "class Other: ...",
         "swarm/twin/d.py": "class Other: ...",
     }
     found = house.figures(tree(tmp_path, files))

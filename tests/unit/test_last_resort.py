@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("OPS-12")
 PROGRAM = """
 import asyncio, subprocess, sys, threading, time
 from swarm.app import process
-from swarm.telemetry import log
+from swarm_base import log
 
 DEAF = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {fork}; time.sleep(600)"
 FORKS = "os.fork() == 0 and (os.setsid(), os.fork())"  # children and theirs, in a session of their own

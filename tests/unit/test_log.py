@@ -18,8 +18,8 @@ from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import StatementError
 
 from swarm.config import load, secrets
-from swarm.telemetry import log
-from swarm.telemetry.redaction import HIDDEN, Redactor
+from swarm_base import log
+from swarm_base.redaction import HIDDEN, Redactor
 from tests.support.every import every
 from tests.support.naughty import TEXT, hidden_in
 
@@ -222,6 +222,8 @@ def test_values_under_the_name_of_a_secret_are_hidden_whatever_they_are(written:
         "The coordinator is up.",
         "thread 019a-b of C0123:1700000000.000100",
         "the lease token is unknown",
+        "swarm_runner.run: packages/swarm_base/src/swarm_base/log.py, swarm_agents.mcp, swarm_lab",
+        "swarm_agents.models.served",
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(harmless: str) -> None:

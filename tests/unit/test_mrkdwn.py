@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.text.characters import Visible, strip_invisible
-from swarm.domain.text.cutting import MIN_LIMIT, cut, join, split, tables
+from swarm.domain.text.cutting import MIN_LIMIT, cut, split, tables
 from swarm.domain.text.slack_text import escape, for_markdown, preview, safe, unescape
 from swarm.domain.text.tables import with_one_table
+from swarm_base.characters import Visible, strip_invisible
 from tests.support.every import every
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})
@@ -267,7 +267,7 @@ DOCUMENTS = st.lists(PARAGRAPHS | CODE | NESTED, min_size=1, max_size=4).map("\n
 @given(TROUBLE | DOCUMENTS, LIMITS)
 def test_cutting_loses_doubles_and_reorders_nothing(text: str, limit: int) -> None:
     parts = cut(text, limit)
-    assert join(parts) == text.rstrip()
+    assert "".join(part.gap + part.body for part in parts) == text.rstrip()
     assert all(not part.gap.strip() for part in parts)
     assert [part.text for part in parts] == split(text, limit)
 
@@ -363,7 +363,7 @@ def test_a_limit_without_room_for_a_code_block_is_refused() -> None:
 def test_a_very_long_text_is_cut_without_loss_whatever_it_consists_of(piece: str) -> None:
     text = "x" + piece * (50_000 // len(piece))
     parts = cut(text, 3_000)
-    assert join(parts) == text.rstrip()
+    assert "".join(part.gap + part.body for part in parts) == text.rstrip()
     assert len(parts) < 40
     assert len(safe(text)) >= len(text.rstrip())
 

@@ -14,8 +14,8 @@ from swarm.domain.model.threads import AuthorKind, File, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, TriggerKind
 from swarm.domain.prompts.input import left_out
 from swarm.domain.prompts.prompts import render
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.slack_text import unescape
+from swarm_base.characters import strip_invisible
 from tests.support.every import every
 from tests.support.prompts import (
     CONTENT,

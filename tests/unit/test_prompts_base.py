@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import swarm
+import swarm_base.prompts
 from swarm.domain.model.agents import Role
 from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_PER_THREAD
 from swarm.domain.model.triggers import TriggerKind
@@ -67,7 +67,7 @@ EXPLAINED = [
 
 
 def base_prompt(role: Role) -> str:
-    return (Path(swarm.__file__).parent / "domain" / "prompts" / f"{role}.md").read_text(encoding="utf-8")
+    return Path(swarm_base.prompts.__file__).with_name(f"{role}.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.req("LOOP-19")

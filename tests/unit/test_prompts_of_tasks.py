@@ -16,8 +16,8 @@ from swarm.domain.model.tasks import Dependency, TaskStatus, TaskView
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.prompts.input import TASK_TRIGGER
 from swarm.domain.prompts.prompts import render
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.slack_text import unescape
+from swarm_base.characters import strip_invisible
 from tests.support.every import every
 from tests.support.prompts import (
     CONTENT,

@@ -169,7 +169,7 @@ def test_agents_can_neither_ping_nor_break_the_card() -> None:
 def test_a_tool_shows_its_name_and_arguments_without_secrets_above_the_agents_words() -> None:
     asked = human_request(tool=deploy(to="production", key=TOKEN, password="hunter2"), prompt="Read README")
     title, tool, says, said, *_ = card(asked)
-    assert words([title]) == "writer wants to use \ndeploy"
+    assert words([title]) == "writer wants to use the tool \ndeploy"
     [arguments] = tool["elements"]
     [shown] = arguments["elements"]
     assert arguments["type"] == "rich_text_preformatted"
@@ -206,8 +206,23 @@ EDITED = FileDiff(path="/w/prices.py", old="a\nb\nc\nd\ne\n", new="a\nb\nc\nD\ne
         (ToolRequest(name="Bash", arguments={"command": "ls" + " " * 40 + "; rm"}), "run a command"),
         (ToolRequest(name="Bash", arguments={"command": "x" * 81}), "run a command"),
         (ToolRequest(name="git", arguments={"subcommand": "push", "args": ["origin", "main"]}), "push to origin main"),
-        (ToolRequest(name="git", arguments={"subcommand": "push", "args": ["-f", "x"]}), "use \ngit"),
-        (ToolRequest(name="git", arguments={"subcommand": "push", "args": []}), "use \ngit"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": "origin main"}), "push to origin main"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": ["-f", "x"]}), "run \ngit push -f x"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": ["o", "+x"]}), "run \ngit push o +x"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": [":x"]}), "run \ngit push :x"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": []}), "run \ngit push"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": ["x", TOKEN]}), "run a command"),
+        (ToolRequest(name="git", arguments={"subcommand": "push", "args": [1]}), "use the tool \ngit"),
+        (ToolRequest(name="shell", arguments={"command": "rm", "args": ["-rf", "x y"]}), "run \nrm -rf 'x y'"),
+        (ToolRequest(name="shell", arguments={"command": "rm", "args": {"a": 1}}), "use the tool \nshell"),
+        (ToolRequest(name="execute"), "use the tool \nexecute"),
+        (ToolRequest(name="edit", arguments={"filePath": "/w/prices.py"}), "edit \nprices.py"),
+        (ToolRequest(name="edit", arguments={"path": "a.py", "file_path": "b.py"}), "use the tool \nedit"),
+        (ToolRequest(name="delete", arguments={"path": "/"}), "delete a file"),
+        (ToolRequest(name="file-write", arguments={"path": "n`o.md"}), "write a file"),
+        (ToolRequest(name="WebFetch", arguments={"url": "https://a.test/x"}), "fetch \nhttps://a.test/x"),
+        (ToolRequest(name="WebFetch", arguments={"url": f"https://a.test/?key={TOKEN}"}), "fetch a web page"),
+        (ToolRequest(name="mcp__github__create_issue"), "use the tool create_issue of github"),
     ],
 )
 def test_the_title_follows_from_the_call(tool: ToolRequest, title: str) -> None:

@@ -6,11 +6,12 @@ import itertools
 
 import pytest
 
+from swarm.clock import SECOND
 from swarm.domain.model.requests import Asker, HumanDecision, HumanRequest, RequestStatus, ResumeStatus
-from swarm.domain.requests.texts import card_text, outcome_text
+from swarm.domain.requests.texts import card_text, decision_lines, outcome_text
 from swarm.slack.outgoing.request_outcomes import outcome_blocks
 from tests.support.every import every
-from tests.support.human_requests import answer, ended_request, human_request
+from tests.support.human_requests import AT, answer, ended_request, human_request
 
 pytestmark = pytest.mark.req("HITL-14")
 
@@ -50,6 +51,11 @@ WITHDRAWN = [
     ("the message was deleted", "🛑 Withdrawn: the message was deleted", "Withdrawn: the message was deleted"),
     ("people wrote something else", "🛑 Withdrawn: people wrote something else", None),
     (None, "🛑 Withdrawn: it is no longer needed", "Withdrawn: it is no longer needed"),
+    (
+        "asked and rejected at 2026-09-21 14:14 UTC",
+        f"🛑 Withdrawn: asked and rejected at {ON.replace('60^', '40^')}",
+        None,
+    ),
     ("see <@U2>", "🛑 Withdrawn: see &lt;@U2&gt;", "Withdrawn: see &lt;@U2&gt;"),
 ]
 
@@ -62,9 +68,13 @@ def test_a_withdrawn_request_names_who_withdrew_it(reason: str | None, shown: st
     assert card_text(request).endswith(told or "")
 
 
+LATE = ended_request(_R.APPROVED, answer("U1"), created_at=AT - 60 * 3600 * SECOND)
+
+
 @every(
     ("request_", "told"),
     [
+        (LATE, "✋ May I deploy? Approved by <@U1> (asked 2 days ago)"),
         (human_request(title="Which one?"), "✋ Which one?"),
         (ended_request(_R.ANSWERED, *ENDS[_R.ANSWERED], title="Which one?"), "✋ Which one? Answered by <@U1>"),
         (ended_request(_R.APPROVED, *ENDS[_R.APPROVED], title="x wants y"), "✋ x wants y. Approved by <@U1>"),
@@ -87,4 +97,7 @@ def test_a_notification_says_who_decided_without_a_time(request_: HumanRequest, 
 
 def test_who_comes_late_reads_who_decided_and_when() -> None:
     assert outcome_text(ended_request(_R.APPROVED, answer("U1"))) == "approved by <@U1> at 2026-09-21 14:14 UTC"
+    assert outcome_text(LATE) == "approved by <@U1> (asked 2 days ago) at 2026-09-21 14:14 UTC"
+    assert "asked: 2 days ago" in decision_lines(LATE)
+    assert lines(LATE)[0].startswith("✅ Approved by <@U1> (asked 2 days ago) · <!date^")
     assert outcome_text(ended_request(_R.EXPIRED)) == "nobody decided in time"

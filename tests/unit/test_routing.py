@@ -98,12 +98,12 @@ def situation(
 
 
 PAGER_ALLOWED = ChannelPolicy(allowed_bots=frozenset({"B1"}))
-LISTENS_TO_BOTS = replace(PAGER_ALLOWED, listen=Listen.BOTS)
+LISTENS_TO_BOTS = PAGER_ALLOWED.model_copy(update={"listen": Listen.BOTS})
 LISTENS_TO_ALL = ChannelPolicy(listen=Listen.ALL)
 ONLY_BOB = ChannelPolicy(allowed_users=frozenset({"U2"}))
 REVS, GHOSTS = ChannelPolicy(agent="rev"), ChannelPolicy(agent="ghost")
 MENTION = message(f"{BOT} hi")
-ALERTS = replace(PAGER_ALLOWED, listen=Listen.ALERTS, agent="rev")
+ALERTS = PAGER_ALLOWED.model_copy(update={"listen": Listen.ALERTS, "agent": "rev"})
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ ROWS = {
         alert_reply(f"{BOT} hi"),
         "bot_capped",
         "2 messages per hour",
-        policy=replace(PAGER_ALLOWED, bot_messages_per_hour=2),
+        policy=PAGER_ALLOWED.model_copy(update={"bot_messages_per_hour": 2}),
         bot_turns=2,
     ),
     "a bot's last turn": row(
@@ -347,7 +347,7 @@ ROWS = {
         MENTION, "mention", "mentions the bot", LEAD, policy=LISTENS_TO_ALL
     ),
     "an alert where the channel listens to bots": row(
-        alert(), "alert", "rev is the channel's agent", REV, policy=replace(LISTENS_TO_BOTS, agent="rev")
+        alert(), "alert", "rev is the channel's agent", REV, policy=LISTENS_TO_BOTS.model_copy(update={"agent": "rev"})
     ),
     "a person's root message where the channel listens to bots": row(
         message(), "context", "names nobody", policy=LISTENS_TO_BOTS
@@ -360,7 +360,7 @@ ROWS = {
         "channel_agent",
         "rev, the channel's agent, is offline, so the default lead gets it",
         LEAD,
-        policy=replace(LISTENS_TO_ALL, agent="rev"),
+        policy=LISTENS_TO_ALL.model_copy(update={"agent": "rev"}),
         roster=asleep(REV),
     ),
     "a forwarded message that mentions the bot": row(
@@ -371,7 +371,7 @@ ROWS = {
         "channel_agent",
         "listens to every root message",
         LEAD,
-        policy=replace(PAGER_ALLOWED, listen=Listen.ALL),
+        policy=PAGER_ALLOWED.model_copy(update={"listen": Listen.ALL}),
     ),
     "a bot that is not allowed where the channel listens to all": row(
         alert(), "not_allowed", "list of allowed bots", policy=LISTENS_TO_ALL
@@ -390,7 +390,7 @@ ROWS = {
         alert_reply(), "thread_owner", "lead owns the thread", LEAD, keeps=True, policy=ALERTS, owner=LEAD
     ),
     "a bot that is not allowed where the channel listens to alerts": row(
-        alert(), "not_allowed", "list of allowed bots", policy=replace(ALERTS, allowed_bots=frozenset())
+        alert(), "not_allowed", "list of allowed bots", policy=ALERTS.model_copy(update={"allowed_bots": frozenset()})
     ),
     # 2. alerts
     "an alert": row(alert(), "alert", "listens to alerts of this bot; rev is the channel's agent", REV, policy=ALERTS),
@@ -604,7 +604,7 @@ def test_what_concerns_the_swarm_is_never_dropped(post: SlackMessage, known: Sit
 
 @given(MESSAGES, SITUATIONS)
 def test_where_nobody_listens_nothing_else_is_taken(post: SlackMessage, known: Situation) -> None:
-    known = replace(known, policy=replace(known.policy, listen=Listen.MENTION))
+    known = replace(known, policy=known.policy.model_copy(update={"listen": Listen.MENTION}))
     if not is_heard(post, known) or not concerns_us(post, known):
         assert not decide(post, known).targets
 

@@ -17,7 +17,7 @@ from swarm.domain.policy.decision_rules import check_new
 from swarm.domain.requests.edited_arguments import TOO_COSTLY, argument_problem
 from swarm.domain.requests.forms import fill
 from swarm.domain.requests.schema_checks import SchemaCheck
-from swarm.domain.requests.schema_forms import fields_of
+from swarm_base.schema_forms import fields_of
 from tests.support.quick import quick
 from tests.support.schema_bombs import BOMBS, HARMLESS, PATTERNS, SLOW_ELSEWHERE
 

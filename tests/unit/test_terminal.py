@@ -11,11 +11,11 @@ import pytest
 from rich.table import Column, Table
 
 from swarm.cli import in_one_line
-from swarm.cli.chat.display import PlainText
 from swarm.cli.main import main
 from swarm.cli.terminal import Terminal, write_json_lines
 from swarm.domain.errors import Invalid
-from swarm.domain.text.characters import without_escapes
+from swarm_agents.cli.chat.display import PlainText
+from swarm_base.characters import without_escapes
 from tests.support.naughty import NAME, TEXT, hidden_in
 
 pytestmark = pytest.mark.req("SEC-04")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.requests import DecisionPolicy, DecisionRule, NewRequest, ToolRequest
-from swarm.domain.policy.decision_rules import check_new
+from swarm.domain.model.requests import NewRequest, ToolRequest
+from swarm.domain.policy.decision_rules import DecisionRule, check_new
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("HITL-11")
@@ -65,13 +65,13 @@ def test_a_name_that_could_be_misread_is_refused_with_the_reason(name: str, reas
 @every("pattern", ["deploy", "Deploy ", "DEP*", "d?ploy", "[D]eploy"])
 @every("name", ["deploy", "Deploy", "DEPLOY", "deploy ", " Deploy"])
 def test_a_rule_binds_a_tool_however_it_is_spelt(name: str, pattern: str) -> None:
-    rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), agent="Lea", tool=pattern)
+    rule = DecisionRule(users=("U9",), agent="Lea", tool=pattern)
     assert rule.applies("lea", None, name)
     assert not rule.applies("lea", None, "undeploy")
     assert not rule.applies("lea", None, None), "a call that names no tool is bound by a rule without a tool"
 
 
 def test_a_rule_binds_a_tool_however_many_blanks_its_name_has() -> None:
-    rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), tool="git push*")
+    rule = DecisionRule(users=("U9",), tool="git push*")
     assert rule.applies("lea", None, "git  Push   --force")
     assert not rule.applies("lea", None, "gitpush")

@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run a local Slack workspace: Slack's Web API, Socket Mode, signed HTTP delivery and a page. "
         "It prints the variables that connect an app (tokens, signing secret, base URL) and the address of the page.",
         epilog="The workspace is in memory and is lost when the command ends. Limits: TWIN_RETENTION_MESSAGES, "
-        "TWIN_FILE_CAP_BYTES.",
+        "TWIN_FILE_CAP_BYTES. TWIN_OWN_EVENTS=off sends apps no events about their own messages.",
     )
     parser.add_argument("--host", default=LOOPBACK, help="the address to listen on (default: %(default)s)")
     parser.add_argument(

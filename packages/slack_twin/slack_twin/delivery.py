@@ -55,9 +55,10 @@ class Delivery:
 
     def on_change(self, change: Change) -> None:
         """Starts the deliveries of a change. Tasks start in this order, so events are sent in this order."""
-        directory, base_url = self._workspace.directory, self._workspace.base_url
+        workspace, now = self._workspace, self._clock.now()
+        directory, base_url, own = workspace.directory, workspace.base_url, workspace.own_events
         for app in directory.apps.values():
-            for event in events_for(app, change, directory, base_url=base_url, now=self._clock.now()):
+            for event in events_for(app, change, directory, base_url=base_url, now=now, own=own):
                 self._dispatch(app, event)
 
     def _dispatch(self, app: App, event: Event) -> None:

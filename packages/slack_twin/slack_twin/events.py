@@ -15,6 +15,8 @@ from slack_twin.people import App, ChannelKind
 from slack_twin.subscriptions import hears
 from slack_twin.text import mentioned
 
+_OF_MESSAGES = (changes.MessagePosted, changes.MessageChanged, changes.MessageDeleted)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
@@ -56,15 +58,19 @@ class Event:
         return value if isinstance(value, str) else None
 
 
-def events_for(app: App, change: changes.Change, directory: Directory, *, base_url: str, now: float) -> list[Event]:
+def events_for(
+    app: App, change: changes.Change, directory: Directory, *, base_url: str, now: float, own: bool
+) -> list[Event]:
     """Returns the events of a change for `app`, limited to its memberships, subscriptions and scopes.
 
-    Every app gets changes of public channels themselves. An app never gets an event for its own action.
+    Every app gets changes of public channels themselves. With `own`, an app also gets those of its own messages.
     """
-    if _actor_app(change, directory) == app.id or not _reaches(app, change):
+    is_own = _actor_app(change, directory) == app.id
+    if (is_own and not (own and isinstance(change, _OF_MESSAGES))) or not _reaches(app, change):
         return []
     is_shared = directory.is_shared(change.channel)
     bodies = _bodies(app, change, directory, base_url)
+    bodies = [body for body in bodies if not (is_own and body["type"] == "app_mention")]
     return [_event(app, body, now, is_shared=is_shared) for body in bodies if hears(app, body, change.channel)]
 
 

@@ -17,17 +17,19 @@ class Settings:
     """Settings from the environment. They limit all growing data."""
 
     rates: bool = True  # enables Slack's rate limits for calls and events
+    own_events: bool = False  # sends apps the events about their own messages, as Slack does
     retention_messages: int = RETENTION_MESSAGES  # per channel; the oldest are removed first
     file_cap_bytes: int = FILE_CAP_BYTES  # per file; all files together may take four times as much
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Reads settings from `TWIN_RATES`, `TWIN_RETENTION_MESSAGES` and `TWIN_FILE_CAP_BYTES`.
+    """Reads settings from `TWIN_RATES`, `TWIN_OWN_EVENTS`, `TWIN_RETENTION_MESSAGES` and `TWIN_FILE_CAP_BYTES`.
 
     Raises ValueError with the variable and the expected value.
     """
     return Settings(
         rates=_switch(environment, "TWIN_RATES"),
+        own_events=_switch(environment, "TWIN_OWN_EVENTS"),
         retention_messages=_number(environment, "TWIN_RETENTION_MESSAGES", RETENTION_MESSAGES),
         file_cap_bytes=_number(environment, "TWIN_FILE_CAP_BYTES", FILE_CAP_BYTES),
     )

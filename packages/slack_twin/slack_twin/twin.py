@@ -72,7 +72,10 @@ def build_twin(
     """Returns a twin with `seed`; `rates` enables Slack's rate limits, and `settings` limits the stored data."""
     settings = settings or Settings()
     workspace = Workspace(
-        clock=clock or Clock(), files=Files(settings.file_cap_bytes), retention=settings.retention_messages
+        clock=clock or Clock(),
+        files=Files(settings.file_cap_bytes),
+        retention=settings.retention_messages,
+        own_events=settings.own_events,
     )
     sockets, http = Sockets(workspace.clock), SignedHttp(workspace.clock)
     faults, limits = Faults(), Limits(workspace.clock, enabled=rates and settings.rates)

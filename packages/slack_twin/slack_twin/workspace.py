@@ -88,6 +88,7 @@ class Workspace:
     files: Files = field(default_factory=Files)
     assistants: Assistants = field(default_factory=Assistants)
     retention: int = RETENTION_MESSAGES  # number of messages kept per channel
+    own_events: bool = False  # whether apps get the events about their own messages, as in Slack
     listeners: list[Listener] = field(default_factory=list)
     _last_ts: int = 0  # in microseconds
     _last_still: int = 0  # the same as if the clock had never been advanced

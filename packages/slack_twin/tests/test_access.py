@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from starlette.routing import Mount, Route, WebSocketRoute
-
 from slack_twin import build_twin, create_app, running
 from slack_twin.access import Access
+from starlette.routing import Mount, Route, WebSocketRoute
+
 from tests.world import APP_TOKEN, World
 
 pytestmark = pytest.mark.req("SEC-05")

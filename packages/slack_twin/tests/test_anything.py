@@ -10,9 +10,9 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from slack_twin import build_twin, create_app
 from slack_twin.methods import METHODS
+
 from tests.world import APP_TOKEN, BOT_TOKEN, PATIENCE_SECONDS, World
 
 pytestmark = pytest.mark.req("TWIN-02")

@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 import pytest
 from slack_sdk.models import blocks as sdk
-
 from slack_twin.blocks import checked_attachments, checked_blocks
 from slack_twin.blocks.layout import Where
 from slack_twin.blocks.reading import block_problems
 from slack_twin.elements import elements_of
 from slack_twin.errors import SlackError
+
 from tests.acting import Json, actions, button, options, plain, text_input
 from tests.world import World
 

@@ -12,12 +12,12 @@ from slack_bolt import App
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
 from slack_bolt.async_app import AsyncApp
+from slack_twin.server import listen
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slack_twin.server import listen
 from tests.acting import actions, button, modal, options, plain, posted, text_input
 from tests.world import APP_TOKEN, PATIENCE_SECONDS, World, connected_with_threads
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-
 from slack_twin import Settings, build_twin
 from slack_twin.journal import KEPT, KEPT_BYTES, Call, Journal
 from slack_twin.limits import Passage
 from slack_twin.messages import Message, MessageLog
 from slack_twin.settings import read_settings
+
 from tests.world import World
 
 pytestmark = pytest.mark.req("TWIN-03")
@@ -99,12 +99,17 @@ async def test_beyond_thirty_thousand_events_an_hour_the_app_hears_once_a_minute
 
 
 def test_settings_come_from_the_environment() -> None:
-    given = {"TWIN_RATES": "off", "TWIN_RETENTION_MESSAGES": "7", "TWIN_FILE_CAP_BYTES": "100"}
+    given = {
+        "TWIN_RATES": "off",
+        "TWIN_OWN_EVENTS": "off",
+        "TWIN_RETENTION_MESSAGES": "7",
+        "TWIN_FILE_CAP_BYTES": "100",
+    }
     settings = read_settings(given)
     assert settings == Settings(rates=False, retention_messages=7, file_cap_bytes=100)
     twin = build_twin(settings=settings)
     assert (twin.limits.enabled, twin.workspace.retention, twin.workspace.files.cap_bytes) == (False, 7, 100)
-    assert read_settings({"TWIN_RATES": ""}) == Settings()
+    assert read_settings({"TWIN_RATES": ""}) == Settings(own_events=True)
 
 
 @pytest.mark.parametrize(

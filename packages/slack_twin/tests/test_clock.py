@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-
 from slack_twin.clock import Clock
+
 from tests.world import PATIENCE_SECONDS
 
 

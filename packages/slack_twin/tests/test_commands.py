@@ -6,9 +6,9 @@ from typing import Any
 import aiohttp
 import pytest
 from slack_sdk.webhook.async_client import AsyncWebhookClient
-
 from slack_twin import build_twin
 from slack_twin import running as serving
+
 from tests.acting import Json, actions, button, heard, modal, posted, pressing, strange, within
 from tests.receiver import receiving
 from tests.world import Line, World

@@ -43,6 +43,24 @@ async def test_posts_of_a_bot_reach_other_apps_and_never_its_own(world: World) -
     assert (await own.next_acknowledged())["payload"]["event"]["text"] == "from a person"
 
 
+async def test_an_app_gets_its_own_messages_if_the_twin_is_to_send_them_as_slack_does(world: World) -> None:
+    world.twin.workspace.own_events = True
+    line, client, general = await world.line(), world.client(), world.general
+    ts = (await client.chat_postMessage(channel=general, text="<@U000SWARM> one"))["ts"]
+    await client.reactions_add(channel=general, timestamp=ts, name="eyes")
+    await client.chat_update(channel=general, ts=ts, text="two")
+    await client.chat_delete(channel=general, ts=ts)
+    events = [(await line.next_acknowledged())["payload"]["event"] for _ in range(3)]
+    assert [event.get("subtype", event["type"]) for event in events] == [
+        "message",
+        "message_changed",
+        "message_deleted",
+    ]
+    assert {(event.get("message") or event.get("previous_message") or event)["bot_id"] for event in events} == {
+        "B000SWARM"
+    }
+
+
 async def test_changes_reactions_and_files_arrive_as_slack_sends_them(world: World) -> None:
     line = await world.line()
     ts = await world.say("alice", "one", files=[{"name": "notes.txt", "content": "hello"}])

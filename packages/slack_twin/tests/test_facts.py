@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 import pytest
-
 from slack_twin import build_twin, create_app
+
 from tests.world import APP_TOKEN, BOT_TOKEN
 
 pytestmark = pytest.mark.req("TWIN-02", "TWIN-07")

@@ -18,12 +18,12 @@ from slack_bolt.adapter.socket_mode.websockets import AsyncSocketModeHandler as 
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
 from slack_bolt.adapter.starlette.handler import SlackRequestHandler
 from slack_bolt.app.async_app import AsyncApp
+from slack_twin.server import listen
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slack_twin.server import listen
 from tests.world import APP_TOKEN, PATIENCE_SECONDS, World, connected_with_threads
 
 pytestmark = pytest.mark.req("TWIN-01", "TWIN-02")

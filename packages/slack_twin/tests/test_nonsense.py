@@ -11,8 +11,8 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-
 from slack_twin import build_twin, create_app
+
 from tests.acting import (
     Json,
     actions,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright, expect
-
 from slack_twin.workspace import Draft
+
 from tests.browser import CHROMIUM, FLAGS, PATIENCE_MILLISECONDS
 from tests.world import World, new_world
 

@@ -8,8 +8,8 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
-
 from slack_twin.feed import Subscriber
+
 from tests.twin_page import ALICE, BOB, GENERAL, SWARM, open_pages_are
 from tests.world import PATIENCE_SECONDS, World, new_world
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
-
 from slack_twin.workspace import Draft
+
 from tests.twin_page import ALICE, BOB, GENERAL, RANDOM, SWARM, Scene, picture, say, scene
 
 pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.req("TWIN-05")]

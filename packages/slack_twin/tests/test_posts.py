@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-
 from slack_twin.blocks import checked_blocks
 from slack_twin.blocks.typed import rich_text, text_of
 from slack_twin.testing import SlackTwin
+
 from tests.test_files import download
 from tests.test_shapes import differences, sample
 from tests.world import World

@@ -5,14 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from starlette.routing import Route
-
 from slack_twin import build_twin
 from slack_twin.__main__ import _parser
 from slack_twin.control import control_routes
 from slack_twin.faults import FaultKind
 from slack_twin.methods import METHODS
 from slack_twin.subscriptions import SCOPES
+from starlette.routing import Route
 
 PACKAGE = Path(__file__).parent.parent
 TWIN = PACKAGE / "slack_twin"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-
 from slack_twin.run import main
+
 from tests.world import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.req("TWIN-07")

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
-
 from slack_twin.__main__ import main
+
 from tests.world import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.req("TWIN-01")

@@ -15,11 +15,11 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook import WebhookClient
-
 from slack_twin import build_twin
 from slack_twin.clock import still_clock
 from slack_twin.faults import Fault, FaultKind
 from slack_twin.testing import NotInTime, NotTaken, Person, Refused, SlackTwin, TwinServer, line
+
 from tests.acting import actions, button, modal, options, plain, text_input
 
 pytestmark = pytest.mark.req("TWIN-06")

@@ -11,11 +11,11 @@ from aiohttp import web
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
-
 from slack_twin import build_twin, running
 from slack_twin.clock import still_clock
 from slack_twin.manifest import app_of, seed_from_manifests
 from slack_twin.server import listen
+
 from tests.world import PATIENCE_SECONDS, World
 
 pytestmark = pytest.mark.req("TWIN-01")

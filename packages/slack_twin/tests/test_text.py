@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from slack_twin.text import for_reader, from_reader, mentioned
 
 PEOPLE = {"alice": "U1", "swarm": "U2", "j.doe": "U3"}

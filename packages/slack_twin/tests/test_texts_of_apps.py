@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-
 from slack_twin.text import from_app
+
 from tests.world import World
 
 pytestmark = pytest.mark.req("TWIN-02")

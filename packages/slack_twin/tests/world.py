@@ -13,7 +13,6 @@ from slack_bolt import App
 from slack_bolt.adapter.socket_mode import SocketModeHandler
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.client import WebClient
-
 from slack_twin import Twin, build_twin, running
 from slack_twin.clock import still_clock
 from slack_twin.seed import DEFAULT

@@ -26,7 +26,7 @@ from swarm.clock import MeasuredClock
 from swarm.domain.answers.agents import Health, RemoteAgent, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, Failed, Interrupted, RunInput
 from swarm.domain.answers.questions import why_unaskable
-from swarm.processes.background import BackgroundTasks, checked_in_turn
+from swarm_base.processes.background import BackgroundTasks, checked_in_turn
 
 _HEALTH_SECONDS: Final = 5.0
 _FAREWELL_SECONDS: Final = 2.0

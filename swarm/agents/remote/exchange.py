@@ -41,7 +41,7 @@ from swarm.agents.http import (
 )
 from swarm.clock import SECOND, MeasuredClock, SystemClock
 from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
-from swarm.telemetry.redaction import HIDDEN, Redactor
+from swarm_base.redaction import HIDDEN, Redactor
 
 _RENEW_SECONDS: Final = 60
 """A token is not used after this long before its expiry."""
@@ -51,7 +51,6 @@ _UNSAID_SECONDS: Final = 300
 
 _TOKEN_SECONDS: Final = 15.0
 _ANSWER_BYTES: Final = 64 * 1024
-NO_TOKEN: Final = "we got no access token for it"  # noqa: S105 - words for people
 
 _log = structlog.get_logger(__name__)
 
@@ -138,16 +137,16 @@ class _BearerTokenSource:
         try:
             grant = _Grant.model_validate_json(await self._granted(oauth))
         except ValidationError:  # the error's text is omitted because it would repeat the token
-            raise self._no_token("its token service sent an invalid response") from None
+            raise self._no_token("sent an invalid response") from None
         except _TokenRefused as error:
-            raise self._no_token(error.reason, error.reason) from error
+            raise self._no_token(error.reason) from error
         except (GaveUp, TimeoutError) as error:
-            raise self._no_token(str(error)) from error
+            raise self._no_token(f"gave no token: {str(error) or 'it did not answer in time'}") from error
         return _Token(value=grant.access_token, good_until_us=asked_at_us + int(grant.seconds * SECOND))
 
-    def _no_token(self, why: str, reason: str = NO_TOKEN) -> GaveUp:
+    def _no_token(self, why: str) -> GaveUp:
         _log.warning("There is no access token for an agent.", action="agent_token", agent=self._agent.name, why=why)
-        return GaveUp(reason, may_still_run=False)
+        return GaveUp(f"the token server {why}", may_still_run=False)
 
     async def _granted(self, oauth: ClientCredentials) -> bytes:
         """Asks in one way after the other, as services differ in where they expect the credentials (RFC 6749, section
@@ -167,7 +166,7 @@ class _BearerTokenSource:
             errors.append((text or f"HTTP {response.status_code}").replace(oauth.client_secret, HIDDEN))
             if code not in _PERHAPS_THE_WAY:
                 break
-        raise _TokenRefused(f"its token service answered {'; '.join(dict.fromkeys(errors))}")
+        raise _TokenRefused(f"answered {'; '.join(dict.fromkeys(errors))}")
 
     async def _ask(self, oauth: ClientCredentials, way: str) -> httpx2.Response:
         form = {"grant_type": "client_credentials", "scope": oauth.scope, "audience": oauth.audience}

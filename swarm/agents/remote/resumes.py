@@ -18,7 +18,7 @@ from swarm.agents.remote.translation.wire import parsed
 from swarm.domain.answers.events import Asked, Decided, Interrupted
 from swarm.domain.answers.questions import ANSWER, APPROVED, EDITED_ARGUMENTS, NOBODY_DECIDED, REASON, REJECTED
 from swarm.domain.model.requests import APPROVALS, HumanDecision
-from swarm.domain.text.characters import data_for_model
+from swarm_base.characters import data_for_model
 
 DISMISSED: Final = "User dismissed the input form without providing values."
 """CAIPE's ``form_data`` when a person declines to answer. Services before 0.4.9 take any text for a refusal that begins

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from swarm.agents.mcp import server
+from swarm.config import mcp_servers as server
 from swarm.config.importing.translation import Translation
 from swarm.config.importing.writing import is_secret, variable_name
 from swarm.config.variables import VARIABLES

@@ -10,9 +10,9 @@ import yaml
 
 from swarm.config.importing.translation import Translation
 from swarm.config.variables import PLACEHOLDER
-from swarm.domain.text.characters import line_for_terminal
-from swarm.domain.text.secrets import without_patterns
-from swarm.telemetry.redaction import SECRET_NAME
+from swarm_base.characters import line_for_terminal
+from swarm_base.redaction import SECRET_NAME
+from swarm_base.secrets import without_patterns
 
 _WIDTH: Final = 120
 

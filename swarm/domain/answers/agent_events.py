@@ -14,7 +14,6 @@ from typing import Final, assert_never
 
 from swarm.domain.answers import wording
 from swarm.domain.answers.calls import (
-    ANSWERED_BELOW,
     NOTHING_BELOW,
     Card,
     Closing,
@@ -23,6 +22,7 @@ from swarm.domain.answers.calls import (
     PageBreak,
     PlanTitle,
     Text,
+    below_answer,
 )
 from swarm.domain.answers.events import (
     AgentEvent,
@@ -50,8 +50,8 @@ from swarm.domain.answers.events import (
 from swarm.domain.answers.questions import why_unaskable
 from swarm.domain.answers.state import Live, Rope, join
 from swarm.domain.answers.text import SafeText, without_markers
-from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.secrets import without_secrets
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +165,7 @@ def stop(live: Live, by: str | None, now: float) -> Step:
     """Ends the run at a person's request: the agent is disconnected, and the text shown so far stays."""
     if isinstance(live.outcome, RunStopped) and live.outcome.by is None and by:
         known = RunStopped(by=by)
-        return replace(live, outcome=known, closing=_closing(known, is_partial=True, agent=live.agent_name)), ()
+        return replace(live, outcome=known, closing=_closing(known, "", agent=live.agent_name)), ()
     if live.outcome:
         return live, ()
     return end(live, RunStopped(by=by), now), (HangUp(),)
@@ -194,17 +194,16 @@ def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
     """Ends the run: settles all text held back and sets the closing blocks."""
     live = _settled(live)
     live = _cards_ended(live, _ENDED_STEPS.get(type(outcome), StepStatus.ERROR))
-    is_partial = bool(str(live.full_text).strip())
-    closing = _closing(outcome, is_partial=is_partial, agent=live.agent_name)
+    closing = _closing(outcome, str(live.full_text), agent=live.agent_name)
     return replace(live, outcome=outcome, closing=closing, over_at=now, urgent=True)
 
 
-def _closing(outcome: AnswerOutcome, *, is_partial: bool, agent: str) -> Closing:
+def _closing(outcome: AnswerOutcome, text: str, *, agent: str) -> Closing:
     match outcome:
         case Answered():
-            return ANSWERED_BELOW
+            return below_answer(text)
         case RunFailed(reason=reason, comes_again=comes_again):
-            note = wording.broke_off(reason, is_partial=is_partial, agent=agent)
+            note = wording.broke_off(reason, is_partial=bool(text.strip()), agent=agent)
             return Closing(note=note, retry=not comes_again)
         case RunStopped(by=by):
             return Closing(note=wording.stopped(by))

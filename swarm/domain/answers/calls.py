@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from swarm.domain.answers.events import StepStatus
@@ -71,11 +71,18 @@ class Closing:
     retry: bool = False  # a button that starts the run again
     feedback: bool = False  # 👍 and 👎
     footer: bool = False  # agent, requester, and how to continue
+    is_question: bool = False  # the answer ends with a question
+    asked: str = ""  # how long ago that was asked which is answered, such as "2 days ago"; empty if lately
     usage: str = ""  # tokens and cost of the run, shown in the footer; empty if unknown
 
 
 NOTHING_BELOW = Closing()
 ANSWERED_BELOW = Closing(feedback=True, footer=True)
+
+
+def below_answer(text: str) -> Closing:
+    """Returns the blocks below a complete answer with this text."""
+    return replace(ANSWERED_BELOW, is_question=text.rstrip('*_~`"”)\n ').endswith(("?", "？")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +91,6 @@ class OpenStream:
 
     page: int
     chunks: tuple[Chunk, ...]
-    opened: str = ""  # the part of the text that only reopens a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +113,6 @@ class CloseStream:
     closing: Closing
     text: str
     is_last: bool
-    closed: str = ""  # the part of the text that only closes a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,7 +27,8 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.patterns import WorkLimit
 from swarm.domain.policy.decision_rules import check_new
-from swarm.domain.text.characters import is_blank
+from swarm.domain.requests.shown import may_i
+from swarm_base.characters import is_blank
 
 TOOL_CALL: Final = "toolCall"
 """The key of the waiting tool call in `Asked.raw`: ``{"id", "name", "arguments"}``. A resume has to repeat this
@@ -203,9 +204,9 @@ def _decisions(asked: Asked) -> tuple[HumanDecision, ...]:
 
 
 def _title(asked: Asked) -> str:
-    """Returns a heading. A request for a tool is named after the tool, others by the first line of the question."""
+    """Returns a heading. A request for a tool is named after the call, others by the first line of the question."""
     if asked.tool:
-        return f"May I use {asked.tool.name}?"[:MAX_TITLE_CHARACTERS]
+        return may_i(asked.tool)[:MAX_TITLE_CHARACTERS]
     first = next((line.strip() for line in asked.prompt.splitlines() if not is_blank(line)), asked.reason)
     return "A question" if is_blank(first) or len(first) > MAX_TITLE_CHARACTERS else first
 

@@ -40,6 +40,7 @@ from swarm.domain.answers.state import (
     fill,
     is_visible,
     join,
+    leave,
     seal,
     text_of,
     with_changed_cards,
@@ -56,7 +57,9 @@ def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Starts a message as a stream."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.STREAM, now)
-    call = OpenStream(page=filled.page.number, chunks=filled.chunks, opened=live.reopen)
+    if not filled.chunks:  # a table that no stream takes; a post shows it as code
+        return replace(live, mode=PageMode.POST), None
+    call = OpenStream(page=filled.page.number, chunks=filled.chunks)
     return _off(live, call, filled, now), call
 
 
@@ -90,8 +93,8 @@ def _close_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
         return _close(live, with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen)), now)
     if live.outcome is None and not _has_break(live):  # the stream is old, or others read along
         closed, reopen = seal(page)
-        filled = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
-        return _close(live, with_changed_cards(filled), now)
+        as_it_is = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
+        return _close(live, leave(page, live.queue) or with_changed_cards(as_it_is), now)
     return _close(live, fill(page, live.queue, now), now)
 
 
@@ -106,7 +109,6 @@ def _close(live: Live, filled: Filled, now: float) -> Made:
         closing=below,
         text=page.text + closed,
         is_last=is_last,
-        closed=closed,
     )
     return _off(live, call, filled, now), call
 
@@ -331,7 +333,7 @@ def _rewrite(live: Live, page: AnswerPage, now: float) -> Step:
 
 def _must_close(live: Live, page: AnswerPage, now: float) -> bool:
     is_over = live.outcome is not None or page.is_full or page.is_doubted or page.is_old(now) or _has_break(live)
-    return is_over or live.mode is PageMode.POST  # the answer goes on for everybody
+    return is_over or (live.mode is PageMode.POST and leave(page, live.queue) is not None)  # it goes on for everybody
 
 
 def _is_due(live: Live, page: AnswerPage, now: float) -> bool:

@@ -56,8 +56,8 @@ class PageRecord(Protocol):
         """Records that a message with this text is about to be closed; the answer continues in another message."""
         ...
 
-    async def ending(self, call: Last, outcome: AnswerOutcome) -> str:
-        """Records that the last call of an answer is about to be made, with its complete content. Returns the usage to
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> Closing:
+        """Records that the last call of an answer is about to be made, with its complete content. Returns the blocks to
         be shown with it.
         """
         ...

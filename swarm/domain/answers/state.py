@@ -6,6 +6,7 @@ between paragraphs if possible, and the answer continues in another message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -26,7 +27,7 @@ from swarm.domain.answers.calls import (
 )
 from swarm.domain.answers.events import AnswerOutcome
 from swarm.domain.answers.text import SafeText
-from swarm.domain.text.cutting import after_line, cut_growing, open_at_end
+from swarm.domain.text.cutting import after_line, cut_growing, open_at_end, whole_end
 
 _TAIL_CHARACTERS: Final = 4_096
 
@@ -65,9 +66,6 @@ POST_BYTES: Final = 3_800
 _WANTED: Final = 2 / 3
 """Once a message has reached this share of its maximum size, it ends at the next paragraph."""
 
-MAX_OPENING_CHARACTERS: Final = 200
-"""A code block with a longer first line is not reopened in the next message."""
-
 _FENCE_BYTES: Final = 64  # room for closing a code block
 _CARDS_BYTES: Final = 3_000
 _CARD_BYTES: Final = 100  # per card, in addition to its id and title
@@ -100,7 +98,7 @@ class AnswerPage:
     sent_at: float | None = None  # the time of the last growth; None: never
     is_full: bool = False
     closed: str = ""  # for a full message: the line that closes its code block
-    is_doubted: bool = False  # the outcome of its last call is unknown
+    is_doubted: bool = False  # Slack may have less or more than its text, so an update must follow
     unsure: str = ""  # if doubted: the end of its text that Slack may not have
     may_be_last: bool = False  # if doubted: its last call was meant to end the answer, and no result contradicts that
     is_sealed: bool = False  # its stream has ended for some reason; only an update can change it
@@ -181,28 +179,48 @@ def with_changed_cards(filled: Filled) -> Filled:
 
 def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
     if page.number > 1 and not page.text:
-        text = text.lstrip("\n") or text  # blank lines separated it from the message before
-    sent, whole = len(page.text), page.text + text
+        text = _BEGINNING.sub(r"\1", text) or text  # blank lines separated it from the message before
+    is_stream, sent, whole = page.mode is PageMode.STREAM, len(page.text), page.text + text
     limit = _characters(whole, page.limit)
     wanted = sent if page.is_aging(now) else _characters(whole, int(page.limit * _WANTED))
-    cut = cut_growing(whole[: 2 * limit], sent, wanted, limit)  # a longer text would give the same cut
+    # A longer text would give the same cut. An update may also take text back.
+    cut = cut_growing(whole[: 2 * limit], sent if is_stream else 0, wanted, limit, is_stream=is_stream)
     if cut is None:
         return Filled(page=replace(page, text=whole), chunks=(Text(text=text),) if text else ())
-    body, rest = whole[sent : cut.end], whole[cut.resume :]
+    return _ended(replace(page, closed=cut.closed), whole, cut.end, cut.resume, cut.opened)
+
+
+def leave(page: AnswerPage, queue: Sequence[Queued]) -> Filled | None:
+    """Ends a message whose answer goes on in another one, where nothing is divided; None if that is nowhere yet."""
+    first = queue[0].text if queue and isinstance(queue[0], Text) else ""
+    whole = page.text + first
+    end = whole_end(whole[: max(_characters(whole, page.limit), len(page.text))], len(page.text))
+    if end is None:
+        return None
+    closed, reopen = seal(replace(page, text=whole[:end]))
+    filled = _ended(replace(page, closed=closed), whole, end, end, reopen)
+    return with_changed_cards(replace(filled, rest=(*filled.rest, *queue[1 if first else 0 :])))
+
+
+def _ended(page: AnswerPage, whole: str, end: int, resume: int, reopen: str) -> Filled:
+    """Ends a message. A stream that shows more than its text until then is updated afterwards."""
+    body, rest = whole[len(page.text) : end], whole[resume:]
+    takes_back = page.mode is PageMode.STREAM and end < len(page.text)
     return Filled(
-        page=replace(page, text=whole[: cut.end], is_full=True, closed=cut.closed),
+        page=replace(page, text=whole[:end], is_full=True, is_doubted=takes_back or page.is_doubted),
         chunks=(Text(text=body),) if body else (),
         rest=(Text(text=rest),) if rest else (),
-        reopen=cut.opened,
+        reopen=reopen,
     )
 
 
 def seal(page: AnswerPage) -> tuple[str, str]:
     """Returns the lines that close and reopen the message's open code block or table; empty if none is open."""
     block = open_at_end(page.text)
-    if block is None or len(block.opening) > MAX_OPENING_CHARACTERS:
+    if block is None or len(block.opening) > page.limit // 4:
         return "", ""
-    return f"\n{block.fence}" if block.fence else "", f"{block.opening}\n"
+    line_break = "" if page.text.endswith("\n") else "\n"
+    return f"{line_break}{block.fence}" if block.fence else "", f"{block.opening}\n"
 
 
 def _characters(text: str, most_bytes: int) -> int:
@@ -213,6 +231,8 @@ def _characters(text: str, most_bytes: int) -> int:
     return len(text) if len(data) <= most_bytes else len(data[: max(most_bytes, 0)].decode(errors="ignore"))
 
 
+# Blank lines, and blanks that would turn an item of a list into code.
+_BEGINNING = re.compile(r"\A\n*( {0,3}) *(?=(?:[-+*]|\d{1,9}[.)]) )|\A\n+()")
 _JOINED_CHARACTERS = 4_096  # longer texts are not copied for appending
 
 
@@ -352,12 +372,12 @@ def is_visible(queue: tuple[Queued, ...]) -> bool:
 def without_empty_code(live: Live) -> Live:
     """Drops the reopening of a code block or table that would be empty."""
     first = next((chunk for chunk in live.queue if isinstance(chunk, Text)), None)
-    if not live.reopen or first is None:
+    reopen, _, begun = live.reopen.rpartition("\n")
+    if not reopen or first is None:
         return live
-    reopen = live.reopen.rstrip("\n")
     is_table = "\n" in reopen  # which a blank line ends
     line, newline, rest = (first.text if is_table else first.text.lstrip("\n")).partition("\n")
-    opening, is_code = after_line(line, reopen)
+    opening, is_code = after_line(begun + line, reopen)
     if opening is not None:
         return live
     queue = tuple(Text(text=newline + rest) if is_code and chunk is first else chunk for chunk in live.queue)

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.model.runs import SilentEnd
-from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import INLINE_CODE, after_line
-from swarm.domain.text.secrets import Secrets
 from swarm.domain.text.slack_text import DEFINITION, MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
+from swarm_base.characters import Visible, strip_invisible
+from swarm_base.secrets import Secrets
 
 _FIXED: Final = ("[FINAL ANSWER]", "[DEFER]", "[LOW_CONFIDENCE]", "[CONFIDENCE:")
 _LONGEST: Final = 80
@@ -133,6 +133,14 @@ _FindEnd = Callable[[str, int, int], int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class _LineSoFar:
+    """The settled beginning of the last line, as far as the rest of the line depends on it."""
+
+    last: str = ""  # its last character; empty: nothing of the line is settled
+    emphasis: tuple[str, ...] = ()  # the marks of emphasis that are open at its end
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SafeText:
     """The state of a growing text. Only its last line is still open."""
 
@@ -141,7 +149,7 @@ class SafeText:
     markers: _Markers = field(default_factory=_Markers)
     secrets: Secrets = field(default_factory=Secrets)
     line: str = ""  # the unsettled part of the last line
-    before: str = ""  # the last settled character of that line, after the open marks of emphasis, each with an x
+    before: _LineSoFar = field(default_factory=_LineSoFar)
     opening: str | None = None  # the line that opened the current code block
 
     def feed(self, text: str) -> tuple[SafeText, str, str]:
@@ -162,7 +170,7 @@ class SafeText:
         plain += last_plain
         state, settled = replace(self, visible=visible, markers=markers, secrets=secrets)._take(plain)
         last, opening = state._whole(state.line, state.before, state.opening)
-        before = state.line[-1:] or state.before
+        before = replace(state.before, last=state.line[-1:] or state.before.last)
         return replace(state, line="", before=before, opening=opening), plain, settled + last
 
     def release(self) -> tuple[SafeText, str]:
@@ -182,29 +190,30 @@ class SafeText:
         for line in whole:
             piece, opening = self._whole(line, before, opening)
             pieces += [piece, "\n"]
-            before = ""
+            before = _LineSoFar()
         end = _settled(rest, before, opening)
         if end:
             piece, before = self._piece(rest[:end], before, is_code=opening is not None)
             pieces.append(piece)
         return replace(self, line=rest[end:], before=before, opening=opening), "".join(pieces)
 
-    def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
+    def _whole(self, line: str, before: _LineSoFar, opening: str | None) -> tuple[str, str | None]:
         """Settles the rest of a complete line. Returns it together with the code block that is open after the line."""
-        if before:  # the line's beginning is settled, so the line is not a fence
+        if before.last:  # the line's beginning is settled, so the line is not a fence
             return self._piece(line, before, is_code=opening is not None)[0], opening
         opening, is_code = after_line(line, opening)
         return self._piece(line, before, is_code=is_code)[0], opening
 
-    def _piece(self, text: str, before: str, *, is_code: bool) -> tuple[str, str]:
+    def _piece(self, text: str, before: _LineSoFar, *, is_code: bool) -> tuple[str, _LineSoFar]:
         """Makes part of a line safe, in the context of what precedes it. Returns also the context of what follows."""
+        last, marks = text[-1:] or before.last, list(before.emphasis)
         if not _ALIVE.search(text):
-            return text, before[:-1] + text[-1:]
-        context, marks = f"x{before}" if before else "", list[str]()
+            return text, replace(before, last=last)
+        context = f"x{before.last}" if before.last else ""
         if is_code:
-            return inert(context + text)[len(inert(context)) :], text[-1:]
+            return inert(context + text)[len(inert(context)) :], _LineSoFar(last=last)
         shown = prose(context + text, self.mentionable, marks)[len(prose(context, self.mentionable)) :]
-        return shown, "".join(f"{mark}x" for mark in marks) + text[-1:]
+        return shown, _LineSoFar(last=last, emphasis=tuple(marks))
 
 
 def _after_blank(text: str, start: int, end: int) -> int:
@@ -223,16 +232,16 @@ def _last_decided(text: str, start: int, end: int) -> int:
     return end if end > start else 0
 
 
-def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _after_blank) -> int:
+def _settled(rest: str, before: _LineSoFar, opening: str | None, find: _FindEnd = _after_blank) -> int:
     """Returns the length of the settled part of an unfinished line."""
-    if not before and any(begun.fullmatch(rest) for begun in (_MAY_BE_FENCE, _MAY_BE_QUOTE, _MAY_BE_DEFINITION)):
+    if not before.last and any(begun.fullmatch(rest) for begun in (_MAY_BE_FENCE, _MAY_BE_QUOTE, _MAY_BE_DEFINITION)):
         return 0
     if opening is not None:
         end = find(rest, 0, len(rest))
     else:
-        quote = None if before else _QUOTE.match(rest)
+        quote = None if before.last else _QUOTE.match(rest)
         end = _outside_of_open(rest, quote.end() if quote else 0, find)
-    if not before and opening is None and (begun := DEFINITION.match(rest)):
+    if not before.last and opening is None and (begun := DEFINITION.match(rest)):
         end = max(end, begun.end())  # it is one only as a whole
     if end or len(rest) <= _LONGEST_WORD or find is _last_decided:
         return end

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
+from swarm_base.secrets import without_secrets
 
 THINKING: Final = "is thinking…"
 EMPTY: Final = "it ended without an answer"
@@ -20,13 +20,13 @@ _MAX_LABEL: Final = 250  # Slack accepts 256; escaping makes a name longer
 
 
 def broke_off(reason: str, *, is_partial: bool, agent: str = "") -> str:
-    """Returns the reason for a missing or incomplete answer. A reason that begins with "it" is about the agent."""
+    """Returns the reason for a missing or incomplete answer. "It" at its beginning stands for the agent."""
     why = safe(_cut(without_secrets(_clause(reason)), _MAX_REASON))
     if is_partial:
         return f"⚠️ This answer is not complete: {why}."
-    if not why.startswith("it "):
+    if not why.startswith(("it ", "the agent ")):
         return f"⚠️ There is no answer: {why}."
-    return f"⚠️ {f'*{label(agent)}*' if agent else 'The agent'} {why.removeprefix('it ')}."
+    return f"⚠️ {f'*{label(agent)}*' if agent else 'The agent'} {why.removeprefix('the agent ').removeprefix('it ')}."
 
 
 def stopped(by: str | None) -> str:

@@ -15,9 +15,9 @@ from operator import itemgetter
 from typing import Annotated, Final
 
 from swarm.domain.errors import Invalid
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.slack_text import preview
 from swarm.domain.views import JsonView, Key, Time
+from swarm_base.characters import strip_invisible
 
 MOST_AGENTS: Final = 2_000
 """The maximum number of registered agents."""

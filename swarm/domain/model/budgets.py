@@ -7,8 +7,7 @@ agent reports of one run counts for other budgets only up to the run's own limit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -20,10 +19,6 @@ MOST_TOKENS_REPORTED: Final = 10**12
 
 MOST_DOLLARS: Final = 10**6
 """The largest cost that a run may report, and the largest limit."""
-
-COUNTED_TOKENS: Final = 20_000_000
-COUNTED_DOLLARS: Final = 200
-"""The most that the reports of one run without a limit of its own count for the budgets of others."""
 
 
 class BudgetScope(StrEnum):
@@ -45,64 +40,6 @@ class BudgetUnit(StrEnum):
 
     TOKENS = "tokens"
     DOLLARS = "dollars"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Budget:
-    """The limits of one subject; None: no limit."""
-
-    tokens: int | None = None  # input and output
-    cost_microdollars: int | None = None
-
-    @property
-    def limits(self) -> Iterator[tuple[BudgetUnit, int]]:
-        """The limits that are set, in tokens and in millionths of a dollar."""
-        if self.tokens is not None:
-            yield BudgetUnit.TOKENS, self.tokens
-        if self.cost_microdollars is not None:
-            yield BudgetUnit.DOLLARS, self.cost_microdollars
-
-
-NO_BUDGET: Final = Budget()
-_UNLIMITED: Final = 2**62
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AgentBudgets:
-    """The budgets of one agent in place of those for all agents; None: those for all."""
-
-    run: Budget | None = None
-    agent: Budget | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Budgets:
-    """The operator's budgets."""
-
-    run: Budget = NO_BUDGET
-    thread: Budget = NO_BUDGET
-    agent: Budget = NO_BUDGET
-    day: Budget = NO_BUDGET
-    agents: Mapping[str, AgentBudgets] = field(default_factory=dict)  # by the agent's name
-    reported: Budget = Budget(tokens=COUNTED_TOKENS, cost_microdollars=COUNTED_DOLLARS * MICRODOLLARS)
-
-    def of(self, agent: str) -> dict[BudgetScope, Budget]:
-        """Returns the budgets for the runs of an agent."""
-        own = self.agents.get(agent, AgentBudgets())
-        return {
-            BudgetScope.RUN: own.run or self.run,
-            BudgetScope.THREAD: self.thread,
-            BudgetScope.AGENT: own.agent or self.agent,
-            BudgetScope.DAY: self.day,
-        }
-
-    def counted(self, agent: str) -> dict[BudgetUnit, int]:
-        """Returns how much the reports of one run of an agent count for the budgets that it shares with others."""
-        return dict(self.reported.limits) | dict(self.of(agent)[BudgetScope.RUN].limits)
-
-    def least_counted(self, unit: BudgetUnit) -> int:
-        """Returns the smallest `counted` amount of any agent: a run that reported no more counts as a whole."""
-        return min(self.counted(agent).get(unit, _UNLIMITED) for agent in ("", *self.agents))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,8 +19,8 @@ from typing import Final
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
 from swarm.domain.model.threads import File
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.views import JsonView
+from swarm_base.characters import strip_invisible
 
 DEFAULT_CAP_BYTES: Final = 100 * 1024 * 1024
 NAME_BYTES: Final = 255

@@ -75,6 +75,7 @@ class ModelSpec:
     name: str
     base_url: str | None = None  # None: the provider's default; for Ollama without /v1
     api_key: str | None = field(default=None, repr=False)  # Bedrock uses AWS's usual credentials instead
+    key_from: str = field(default="", compare=False)  # where the key is set, for the operator
     region: str | None = None  # for Bedrock; None: AWS's usual settings
     is_guessed: bool = False  # the settings do not specify the provider
     timeout_seconds: float = MODEL_TIMEOUT_SECONDS  # maximum time without receiving data

@@ -10,24 +10,26 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import orjson
 
 from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
-from swarm.domain.text.characters import is_blank
-from swarm.domain.tool_names import tool_key
 from swarm.domain.views import JsonView, Time
+from swarm_base.characters import is_blank
+from swarm_base.forms import MAX_FIELDS as MAX_FIELDS
+from swarm_base.forms import MAX_NAME_CHARACTERS as MAX_NAME_CHARACTERS
+from swarm_base.forms import MAX_OPTIONS as MAX_OPTIONS
+from swarm_base.forms import MAX_PROMPT_CHARACTERS as MAX_PROMPT_CHARACTERS
+from swarm_base.forms import FieldType as FieldType
+from swarm_base.forms import FormField as FormField
+from swarm_base.forms import Option as Option
+from swarm_base.forms import options as options
 
 EXPIRES_SECONDS: Final = 24 * 3600
 MAX_EXPIRES_SECONDS: Final = 90 * 24 * 3600
-MAX_FIELDS: Final = 50
-MAX_OPTIONS: Final = 200
-MAX_PROMPT_CHARACTERS: Final = 10_000
 MAX_TITLE_CHARACTERS: Final = 150
-MAX_NAME_CHARACTERS: Final = 200
 MAX_TEXT_CHARACTERS: Final = 10_000
 """The maximum length of a text that a person enters."""
 
@@ -41,64 +43,6 @@ MAX_OPEN_PER_WORK: Final = 20
 
 OPERATOR: Final = "operator"
 """Stands for the operator's own decision, in place of a person's Slack user id."""
-
-
-class FieldType(StrEnum):
-    """The type of a form field, one per widget; unknown types become text."""
-
-    TEXT = "text"
-    TEXTAREA = "textarea"
-    NUMBER = "number"
-    INTEGER = "integer"
-    URL = "url"
-    EMAIL = "email"
-    SELECT = "select"
-    MULTISELECT = "multiselect"
-    BOOLEAN = "boolean"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Option:
-    """One choice of a select. People see the label; the asker gets the value."""
-
-    value: str
-    label: str = ""
-
-    @property
-    def title(self) -> str:
-        """The label, or the value if there is none."""
-        return self.value if is_blank(self.label) else self.label
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FormField:
-    """One field of a form.
-
-    ``min`` and ``max`` limit a number, the length of a text, or the number of choices. A default is a JSON value.
-    """
-
-    name: str
-    label: str = ""
-    type: FieldType = FieldType.TEXT
-    required: bool = False
-    default: Any = None
-    placeholder: str = ""
-    description: str = ""
-    options: tuple[Option, ...] = ()
-    min: float | None = None
-    max: float | None = None
-    pattern: str | None = None  # a regular expression that a part of the text must match
-    secret: bool = False  # the value is shown to nobody but the asker
-
-    @property
-    def title(self) -> str:
-        """The label, or the name if there is none."""
-        return self.name if is_blank(self.label) else self.label
-
-
-def options(*values: str) -> tuple[Option, ...]:
-    """Returns options that are shown as their values."""
-    return tuple(Option(value=value) for value in values)
 
 
 class HumanDecision(StrEnum):
@@ -228,26 +172,6 @@ class DecisionPolicy:
 
 
 BY_REQUESTER: Final = DecisionPolicy(requester=True)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DecisionRule:
-    """The operator's policy for the requests of an agent, in a channel, for a tool; None: any. Patterns as in file
-    names; tools are compared by `tool_key`.
-    """
-
-    policy: DecisionPolicy
-    agent: str | None = None
-    channel: str | None = None
-    tool: str | None = None
-
-    def applies(self, agent: str, channel: str | None, tool: str | None) -> bool:
-        """Whether the rule is about such a request."""
-        return (
-            (self.agent is None or fnmatchcase(agent, self.agent.casefold()))
-            and (self.channel is None or channel == self.channel)
-            and (self.tool is None or (tool is not None and fnmatchcase(tool_key(tool), tool_key(self.tool))))
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Final
 
 import orjson
+from pydantic import Field, field_validator, model_validator
 
 from swarm.domain.errors import Invalid
 from swarm.domain.model.grants import GRANTS, Grant, GrantCovers
@@ -34,10 +36,11 @@ from swarm.domain.model.requests import (
     is_json,
 )
 from swarm.domain.patterns import TooCostly, WorkLimit, fits_pattern
+from swarm.domain.policy.section import CHANNEL_ID, Section
 from swarm.domain.requests.edited_arguments import TOO_COSTLY, argument_problem
-from swarm.domain.text.characters import is_blank
 from swarm.domain.text.diffs import unified
-from swarm.domain.tool_names import tool_name_problem
+from swarm.domain.tool_names import tool_key, tool_name_problem
+from swarm_base.characters import is_blank
 
 _MAX_NAMED: Final = 5  # people in a sentence
 
@@ -187,6 +190,54 @@ def check_policy(policy: DecisionPolicy) -> None:
         problems["policy.need"] = f"at most {max(known, 1)}, because no more people may decide"
     if problems:
         raise Invalid(f"Nobody could decide this: {', '.join(sorted(problems))}.", fields=problems)
+
+
+class DecisionRule(Section):
+    """Who decides on the requests of some agents, in some channels, for some tools."""
+
+    agent: str | None = Field(None, description="an agent's name, or a pattern such as deploy-*; null: all")
+    channel: str | None = Field(None, pattern=CHANNEL_ID.pattern, description="a channel id; null: all")
+    tool: str | None = Field(
+        None, description="a tool's name, or a pattern such as git*; null: also forms, and calls that name no tool"
+    )
+    users: tuple[str, ...] = Field((), description="user ids of people who may decide")
+    groups: tuple[str, ...] = Field((), description="ids of user groups (S…) whose members may decide")
+    requester: bool = Field(False, description="the person for whom the agent works may decide")
+    not_requester: bool = Field(False, description="the person for whom the agent works may not decide")
+    need: int = Field(1, ge=1, le=MAX_NEED, description="how many different people have to approve")
+    veto: bool = Field(False, description="one rejection ends the request")
+    direct_message: bool = Field(
+        False, description="who may decide also gets the card as a direct message, and one reminder"
+    )
+
+    @property
+    def policy(self) -> DecisionPolicy:
+        """Who may decide."""
+        return DecisionPolicy(**self.model_dump(exclude={"agent", "channel", "tool"}))
+
+    def applies(self, agent: str, channel: str | None, tool: str | None) -> bool:
+        """Whether the rule is about such a request."""
+        return (
+            (self.agent is None or fnmatchcase(agent, self.agent.casefold()))
+            and (self.channel is None or channel == self.channel)
+            and (self.tool is None or (tool is not None and fnmatchcase(tool_key(tool), tool_key(self.tool))))
+        )
+
+    @field_validator("tool")
+    @classmethod
+    def _can_match(cls, tool: str | None) -> str | None:
+        if tool is not None and (problem := tool_name_problem(tool)):
+            raise ValueError(f"no tool can have this name; {problem} is expected")
+        return tool
+
+    @model_validator(mode="after")
+    def _can_be_decided(self) -> DecisionRule:
+        try:
+            check_policy(self.policy)
+        except Invalid as error:
+            problems = (f"{name.removeprefix('policy.')}: {expected}" for name, expected in error.fields.items())
+            raise ValueError(f"nobody could decide: {'; '.join(problems)}") from error
+        return self
 
 
 def check_new(request: NewRequest, steps: WorkLimit | None = None) -> None:

@@ -18,9 +18,9 @@ from pydantic import JsonValue
 from swarm.clock import SECOND, to_iso
 from swarm.domain.model.threads import Thread, permalink
 from swarm.domain.policy.channels import EscalationPolicy, WebhookFormat
-from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 MAX_REASON_CHARACTERS: Final = 500
 """A longer reason is cut: the thread shows it in one sentence, and services limit their texts."""
@@ -104,7 +104,7 @@ def call_text(policy: EscalationPolicy, asker: EscalationAsker, reason: str) -> 
 
 def _who_asks(asker: EscalationAsker) -> str:
     if asker.door is EscalationDoor.DEAD_LETTER:
-        return "a message here could not be answered, so a human is needed"
+        return "I could not answer a message here, and need a human"
     return f"{f'<@{asker.person}>' if asker.person else f'the agent {asker.name}'} needs a human here"
 
 
@@ -126,7 +126,7 @@ def asked_before_text(escalation: Escalation) -> str:
 
 def _asker_of(escalation: Escalation) -> str:
     if escalation.door is EscalationDoor.DEAD_LETTER:
-        return "the coordinator"
+        return "I"
     if escalation.person:
         return f"<@{escalation.person}>"
     return f"the agent {escalation.agent}" if escalation.agent else "somebody"
@@ -149,14 +149,14 @@ def not_found_text(team: str, why: str) -> str:
 
 def service_failed_text(service: WebhookFormat | None, why: str) -> str:
     """Returns the post after the last attempt to tell a service. ``why`` is a clause."""
-    return f"{SERVICE_NAMES.get(service, SERVICE_NAMES[None])} could not be told: {safe(why)}{_stop(why)}"
+    return f"I could not tell {SERVICE_NAMES.get(service, SERVICE_NAMES[None])}: {safe(why)}{_stop(why)}"
 
 
 SERVICE_NAMES: Final[Mapping[WebhookFormat | None, str]] = {
     WebhookFormat.PAGERDUTY: "PagerDuty",
     WebhookFormat.VICTOROPS: "VictorOps",
-    WebhookFormat.JSON: "The on-call service",
-    None: "The on-call service",
+    WebhookFormat.JSON: "the on-call service",
+    None: "the on-call service",
 }
 
 
@@ -230,7 +230,7 @@ class EscalationCall:
     def summary(self) -> str:
         """The call in one line."""
         if self.asker.door is EscalationDoor.DEAD_LETTER:
-            return _cut(f"A message in {self.place} could not be answered: {self.reason}", MAX_SUMMARY_CHARACTERS)
+            return _cut(f"The swarm could not answer a message in {self.place}: {self.reason}", MAX_SUMMARY_CHARACTERS)
         why = f": {self.reason}" if self.reason else ""
         return _cut(f"{self.asked_by} asks for help in {self.place}{why}", MAX_SUMMARY_CHARACTERS)
 

@@ -7,18 +7,22 @@ Most of the policy is fixed while a process runs. The reloadable part, `Policies
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
+from pydantic import Field
+
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
-from swarm.domain.model.budgets import Budgets
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRule
+from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy
 from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookEndpoints
 from swarm.domain.policy.access import AgentAccess, Denial, agent_denial, denial, first_denial
+from swarm.domain.policy.budgets import Budgets
 from swarm.domain.policy.channels import ChannelPolicy, DirectReplies, SuggestedPrompt
+from swarm.domain.policy.decision_rules import DecisionRule
+from swarm.domain.policy.section import EmojiName, Section
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 from swarm.domain.slack_check import Finding
 
@@ -28,27 +32,33 @@ _DIRECT = "D"
 """The first letter of a direct message's channel id. No other type of channel uses it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reactions:
-    """The emoji for a message's state; None disables an emoji."""
-
-    stored: str | None = REACTION_STORED
-    answered: str | None = REACTION_ANSWERED
-    failed: str | None = REACTION_FAILED
-    stopped: str | None = REACTION_STOPPED
+MOST_KEPT_DAYS: Final = 36_500
+"""The longest retention period: a hundred years."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Retention:
-    """How long the texts of finished work are kept, in days."""
+class Reactions(Section):
+    """The names of the emoji that show a message's state; null switches a reaction off."""
 
-    threads_days: int = 90  # since the last activity in a thread
-    sessions_days: int = 90  # since the last use of a built-in agent's session
-    runs_days: int = 90  # since the end of a run: the answer as shown, its usage and cost
-    run_logs_days: int = 14  # what the programs of agents have written
-    agent_messages_days: int = 90
-    audit_days: int = 365  # who decided what
-    routing_days: int = 7  # the reasons for messages that reached no agent
+    stored: EmojiName | None = REACTION_STORED
+    answered: EmojiName | None = REACTION_ANSWERED
+    failed: EmojiName | None = REACTION_FAILED
+    stopped: EmojiName | None = REACTION_STOPPED
+
+
+class Retention(Section):
+    """The number of days for which texts of completed work are kept; see docs/operations.md, "What is kept"."""
+
+    threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
+    sessions_days: int = Field(
+        90, ge=1, le=MOST_KEPT_DAYS, description="after a built-in agent's session was last used"
+    )
+    runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
+    run_logs_days: int = Field(14, ge=1, le=MOST_KEPT_DAYS, description="what the programs of agents have written")
+    agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
+    audit_days: int = Field(365, ge=1, le=MOST_KEPT_DAYS, description="who was asked for what, and who decided")
+    routing_days: int = Field(
+        7, ge=1, le=MOST_KEPT_DAYS, description="the reasons why messages were not routed to an agent"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +73,6 @@ class Policies:
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
     decisions: tuple[DecisionRule, ...] = ()  # who decides on requests; the first rule that applies counts
     budgets: Budgets = field(default_factory=Budgets)
-    shows_usage: bool = True  # below answers, where an agent reports it
     webhooks: WebhookEndpoints = field(default_factory=dict, repr=False)
     agent_access: Mapping[str, AgentAccess] = field(default_factory=dict)  # by agent's name; others are open to all
     agent_prompts: Mapping[str, tuple[SuggestedPrompt, ...]] = field(default_factory=dict)  # by the agent's name
@@ -73,7 +82,7 @@ class Policies:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""
         own = self.channels.get(channel)
         if own is None and self.dm_agent and channel.startswith(_DIRECT):
-            return replace(self.everywhere, agent=self.dm_agent)
+            return self.everywhere.model_copy(update={"agent": self.dm_agent})
         return own or self.everywhere
 
 
@@ -85,98 +94,21 @@ class PolicyBook:
         self.findings: tuple[Finding, ...] | None = None  # about the settings in Slack; None: nobody has looked yet
 
 
-class _ReactionsInForce(Reactions):
-    """Reactions that follow a book: every holder of this object, such as the sender, sees all changes."""
-
-    __slots__ = ("_book",)
-    _book: PolicyBook
-
-    def __init__(self, book: PolicyBook) -> None:
-        object.__setattr__(self, "_book", book)
-
-    @property
-    def stored(self) -> str | None:
-        return self._book.current.reactions.stored
-
-    @property
-    def answered(self) -> str | None:
-        return self._book.current.reactions.answered
-
-    @property
-    def failed(self) -> str | None:
-        return self._book.current.reactions.failed
-
-    @property
-    def stopped(self) -> str | None:
-        return self._book.current.reactions.stopped
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, init=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OperatingPolicy:
     """The operator's decisions. Copies made with `dataclasses.replace` share the book and follow the same reloads."""
 
-    offline_after_seconds: float
-    lease_seconds: float
-    most_agents: int
-    most_enrolled: int
-    started_at: int  # microseconds: when this coordinator started to listen. 0: when it opened the database
-    retention: Retention
-    history_characters: int | None  # of a thread, included in a prompt or a run; None: all
-    retry_prefix: str | None  # the text before a message or a task after a person's Retry; None: no text
-    book: PolicyBook
-    workspace_url: str  # of the workspace in Slack, for links; empty: unknown
-    guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host; see `CallerPolicy`
-
-    def __init__(
-        self,
-        *,
-        offline_after_seconds: float = OFFLINE_AFTER_SECONDS,
-        lease_seconds: float = LEASE_SECONDS,
-        most_agents: int = MOST_AGENTS,
-        most_enrolled: int = MOST_ENROLLED,
-        started_at: int = 0,
-        retention: Retention | None = None,
-        history_characters: int | None = HISTORY_CHARACTERS,
-        retry_prefix: str | None = RETRY_PREFIX,
-        book: PolicyBook | None = None,
-        workspace_url: str = "",
-        guarded_agents: frozenset[str] = frozenset(),
-        default_agent: str | None = None,
-        dm_agent: str | None = None,
-        reactions: Reactions | None = None,
-        messages_per_minute: int | None = None,
-        channels: Mapping[str, ChannelPolicy] | None = None,
-        everywhere: ChannelPolicy | None = None,
-        decisions: tuple[DecisionRule, ...] = (),
-        agent_access: Mapping[str, AgentAccess] | None = None,
-        budgets: Budgets | None = None,
-    ) -> None:
-        """Without a ``book``, creates one with the given policies; see `Policies`."""
-        policies = Policies(
-            default_agent=default_agent,
-            dm_agent=dm_agent,
-            reactions=reactions or Reactions(),
-            messages_per_minute=messages_per_minute,
-            channels=channels or {},
-            everywhere=everywhere or ChannelPolicy(),
-            decisions=decisions,
-            agent_access=agent_access or {},
-            budgets=budgets or Budgets(),
-        )
-        for name, value in (
-            ("offline_after_seconds", offline_after_seconds),
-            ("lease_seconds", lease_seconds),
-            ("most_agents", most_agents),
-            ("most_enrolled", most_enrolled),
-            ("started_at", started_at),
-            ("retention", retention or Retention()),
-            ("history_characters", history_characters),
-            ("retry_prefix", retry_prefix),
-            ("book", book or PolicyBook(policies)),
-            ("workspace_url", workspace_url),
-            ("guarded_agents", guarded_agents),
-        ):
-            object.__setattr__(self, name, value)
+    offline_after_seconds: float = OFFLINE_AFTER_SECONDS
+    lease_seconds: float = LEASE_SECONDS
+    most_agents: int = MOST_AGENTS
+    most_enrolled: int = MOST_ENROLLED
+    started_at: int = 0  # microseconds: when this coordinator started to listen. 0: when it opened the database
+    retention: Retention = field(default_factory=Retention)
+    history_characters: int | None = HISTORY_CHARACTERS  # of a thread, included in a prompt or a run; None: all
+    retry_prefix: str | None = RETRY_PREFIX  # the text before a message or a task after a person's Retry; None: no text
+    book: PolicyBook = field(default_factory=lambda: PolicyBook(Policies()))
+    workspace_url: str = ""  # of the workspace in Slack, for links; empty: unknown
+    guarded_agents: frozenset[str] = frozenset()  # built-in agents whose tools reach the host; see `CallerPolicy`
 
     @property
     def default_agent(self) -> str | None:
@@ -185,8 +117,8 @@ class OperatingPolicy:
 
     @property
     def reactions(self) -> Reactions:
-        """The emoji in force; follows later reloads."""
-        return _ReactionsInForce(self.book)
+        """The emoji in force."""
+        return self.book.current.reactions
 
     @property
     def messages_per_minute(self) -> int | None:
@@ -197,11 +129,6 @@ class OperatingPolicy:
     def budgets(self) -> Budgets:
         """The budgets of runs."""
         return self.book.current.budgets
-
-    @property
-    def shows_usage(self) -> bool:
-        """Whether the footer of an answer shows the usage of its run, where it is known."""
-        return self.book.current.shows_usage
 
     def decision_policy(
         self, agent: str, channel: str | None, tool: str | None, asked: DecisionPolicy = BY_REQUESTER

@@ -15,20 +15,8 @@ from typing import Final, NamedTuple
 import orjson
 
 from swarm.domain.model.threads import SlackMessage
-from swarm.domain.policy.channels import AlertPolicy
+from swarm.domain.policy.channels import ALERT_VARIABLES, AlertPolicy
 from swarm.domain.text.slack_text import readable_except_mentions
-
-VARIABLES: Final = (
-    "bot_username",
-    "channel_id",
-    "alert_text",
-    "timestamp",
-    "alert_blocks",
-    "alert_attachments",
-    "jira_project",
-    "jira_config_str",
-)
-"""The variables of every template, in addition to the channel's own ones."""
 
 DEFAULT_TEMPLATE: Final = """\
 The bot {bot_username} has posted an alert in this channel. Nobody has asked you anything: help the people who are \
@@ -58,7 +46,7 @@ class _Part(NamedTuple):
 
 def check_template(template: str, own: Collection[str] = ()) -> None:
     """Raises ValueError if a template is not valid with the usual variables and the channel's ``own`` ones."""
-    known = [*VARIABLES, *sorted(own)]
+    known = [*ALERT_VARIABLES, *sorted(own)]
     for part in _parts(template):
         if part.is_variable and part.text not in known:
             raise ValueError(f"there is no variable {{{part.text}}}; there are: {', '.join(known)}")
@@ -100,7 +88,7 @@ def _parts(template: str) -> Iterator[_Part]:
             shown = found["name"][:_SHOWN_CHARACTERS]
             raise ValueError(
                 f"'{{{shown}}}' is not a plain variable; a name in braces is expected, and {{{{ and }}}} are literal "
-                f"braces; there are: {', '.join(VARIABLES)}"
+                f"braces; there are: {', '.join(ALERT_VARIABLES)}"
             )
         else:
             yield _Part(found["name"], is_variable=True)

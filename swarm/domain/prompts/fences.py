@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from swarm.domain.text.characters import for_model
 from swarm.domain.text.slack_text import escape
+from swarm_base.characters import for_model
 
 _MARKER: Final = re.compile(r"[A-Za-z0-9]{8,64}")
 _TS: Final = re.compile(r"(?P<seconds>[0-9]{1,11})(?:\.[0-9]+)?", re.ASCII)

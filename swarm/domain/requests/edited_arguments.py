@@ -14,8 +14,8 @@ from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRe
 from swarm.domain.patterns import TooCostly, WorkLimit
 from swarm.domain.requests.forms import fill
 from swarm.domain.requests.schema_checks import SchemaCheck, Unusable
-from swarm.domain.requests.schema_forms import field_of, fields_of, json_text
 from swarm.domain.text.unique_keys import KeyTwice, read_json
+from swarm_base.schema_forms import field_of, fields_of, json_text
 
 ARGUMENTS: Final = "arguments"
 """The name of the only field of a call whose arguments are edited as one JSON text."""

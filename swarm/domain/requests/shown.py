@@ -20,10 +20,10 @@ from typing import Any, Final
 from unicodedata import east_asian_width
 
 from swarm.domain.model.requests import Asker, FileDiff, HumanRequest, ToolRequest
-from swarm.domain.text.characters import MAX_INDENTATION, has_one_line_ending, marked
 from swarm.domain.text.diffs import changed_lines, lines_of, unified
-from swarm.domain.text.secrets import hidden_parts, is_hiding
 from swarm.domain.text.slack_text import with_targets
+from swarm_base.characters import MAX_INDENTATION, has_one_line_ending, marked
+from swarm_base.secrets import hidden_parts, is_hiding
 
 MAX_CARD_CHARACTERS: Final = 2_500
 MAX_CARD_LINES: Final = 40
@@ -50,7 +50,20 @@ _SECRET_NAME: Final = re.compile(
 )
 _PART: Final = re.compile(r"(?s).{1,2900}\Z|.{1450,2900}\n|.{1450,2899} |.{1,2900}")  # ends at a line, or at a word
 _PLAIN_SECRET: Final = re.compile(r"[^\s;|&$<>]{1,2048}")
-_SHELLS: Final = frozenset({"bash", "shell", "sh", "execute", "exec", "exec_command", "run", "run_command", "terminal"})
+_SHELLS: Final = ("bash", "shell", "sh", "execute", "exec", "exec_command", "run", "run_command", "terminal")
+_COMMANDS: Final = {**dict.fromkeys(_SHELLS, ("command", "cmd")), "git": ("subcommand",)}
+"""The argument that holds the command, by the tool's name."""
+
+_PUSH: Final = re.compile(r"git push ((?!-)[\w./-]+(?: (?!-)[\w./-]+)?)", re.ASCII)
+_MCP_TOOL: Final = re.compile(r"mcp__([\w.-]+?)__([\w.-]+)", re.ASCII)
+_VERBS: Final = {
+    **dict.fromkeys(("edit", "multiedit", "notebookedit", "replace"), "edit"),
+    **dict.fromkeys(("write", "file-write", "write_file"), "write"),
+    **dict.fromkeys(("read", "file-read", "read_file"), "read"),
+    **dict.fromkeys(("fetch", "webfetch", "web_fetch"), "fetch"),
+    "delete": "delete",
+}
+_NAMED: Final = frozenset({"path", "file_path", "filepath", "notebook_path", "url"})  # one file or page
 
 
 class PartKind(StrEnum):
@@ -257,8 +270,8 @@ def _asked_text(request: HumanRequest, reader: Reader) -> ShownText:
 
 def _is_own_title(request: HumanRequest) -> bool:
     """Whether the title was not written by the asker."""
-    generated = f"May I use {request.tool.name}?" if request.tool else "A question"
-    return request.budget is not None or _tool_server(request) is not None or request.title == generated
+    generated = (may_i(request.tool), f"May I use {request.tool.name}?") if request.tool else ("A question",)
+    return request.budget is not None or _tool_server(request) is not None or request.title in generated
 
 
 def _tool_server(request: HumanRequest) -> str | None:
@@ -341,7 +354,15 @@ def notified_title(request: HumanRequest) -> str:
     """Returns the title as plain text for notifications and lists: of a mere question, the asker's own."""
     if request.tool is None and _tool_server(request) is None:
         return with_targets(request.title)
-    before, code = title_runs(request)
+    return _as_text(*title_runs(request))
+
+
+def may_i(tool: ToolRequest) -> str:
+    """Returns the question whether a call may be made, which is the title of askers that have none."""
+    return f"May I {_as_text(*_act(tool))}?"
+
+
+def _as_text(before: str, code: str) -> str:
     return f"{before}`{code}`" if code else before
 
 
@@ -351,13 +372,17 @@ def _act(tool: ToolRequest) -> tuple[str, str]:
         return _edit(tool.diffs), ""
     name, command = tool.name.casefold(), _command(tool)
     if command is not None:
+        if _fits_title(command) and (to := _PUSH.fullmatch(command)):
+            return f"push to {to[1]}", ""
         return ("run ", command) if _fits_title(command) and "`" not in command else ("run a command", "")
-    words = _words(tool.arguments.get("args"))
-    to = " ".join(words)
-    is_push = name == "git" and tool.arguments.get("subcommand") == "push"
-    if is_push and _fits_title(to) and not any(one[:1] == "-" for one in words):
-        return f"push to {to}", ""
-    return "use ", Reader().line(tool.name)
+    named = [str(value) for key, value in tool.arguments.items() if key.casefold() in _NAMED]
+    if name in _VERBS and len(named) == 1:
+        verb, what = _VERBS[name], "a web page" if _VERBS[name] == "fetch" else "a file"
+        shown = PurePosixPath(named[0]).name if what == "a file" else named[0]
+        return (f"{verb} ", shown) if _fits_title(shown) and "`" not in shown else (f"{verb} {what}", "")
+    if _fits_title(tool.name) and (of := _MCP_TOOL.fullmatch(tool.name)):
+        return f"use the tool {of[2]} of {of[1]}", ""
+    return "use the tool ", Reader().line(tool.name)
 
 
 def _fits_title(text: str) -> bool:
@@ -374,16 +399,17 @@ def _edit(diffs: Sequence[FileDiff]) -> str:
 
 
 def _command(tool: ToolRequest) -> str | None:
-    """Returns the command of a call that runs one in a shell."""
-    found = [value for name, value in tool.arguments.items() if name.casefold() in ("command", "cmd")]
-    if tool.name.casefold() not in _SHELLS or len(found) != 1:
+    """Returns the command of a call that runs one: in a shell, or a program with its arguments."""
+    name, args = tool.name.casefold(), tool.arguments.get("args") or []
+    found = [value for key, value in tool.arguments.items() if key.casefold() in _COMMANDS.get(name, ())]
+    more = args if isinstance(args, str) else shlex.join(_words(args))
+    if len(found) != 1 or (args and not more):
         return None
-    (given,) = found
-    words = _words(given)
-    if words:
-        is_wrapped = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS and words[1] in ("-c", "-lc")
-        return words[2] if is_wrapped else shlex.join(words)
-    return given if isinstance(given, str) and given.strip() else None
+    words = _words(found[0])
+    if len(words) == 3 and not more and PurePosixPath(words[0]).name in _SHELLS and words[1] in ("-c", "-lc"):
+        return words[2]
+    command = shlex.join(words) or (found[0] if isinstance(found[0], str) else "")
+    return " ".join(filter(None, ("git" if name == "git" else "", command, more))) if command.strip() else None
 
 
 def _words(value: object) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from swarm.clock import SECOND, to_iso
+from swarm.clock import SECOND, ago, to_iso
 from swarm.domain.model.grants import Grant
 from swarm.domain.model.requests import OPERATOR, HumanDecision, HumanRequest, RequestStatus, ResumeStatus
 from swarm.domain.requests.shown import notified_title, without_secrets
@@ -69,7 +69,7 @@ def _outcome(request: HumanRequest) -> str:
 
 
 def decided_text(request: HumanRequest, person: Callable[[str], str]) -> str:
-    """Returns who approved, answered or rejected a request, and in brackets who decided otherwise."""
+    """Returns who approved, answered or rejected a request, who decided otherwise, and how old it was, if it was."""
     is_rejected = request.status is RequestStatus.REJECTED
     counts = [one for one in request.answers if (one.decision is HumanDecision.REJECT) == is_rejected]
     others = [person(one.person) for one in request.answers if one not in counts]
@@ -77,7 +77,13 @@ def decided_text(request: HumanRequest, person: Callable[[str], str]) -> str:
     verb = "approved" if request.arguments is None else "approved with changed arguments"
     text = f"{request.status if request.status is not RequestStatus.APPROVED else verb} by {listed(names, _MAX_NAMED)}"
     otherwise = "approved" if is_rejected else "rejected"
-    return f"{text} ({listed(others, _MAX_NAMED)} {otherwise})" if others else text
+    asked = f" (asked {age})" if (age := _age(request)) else ""
+    return f"{text} ({listed(others, _MAX_NAMED)} {otherwise}){asked}" if others else f"{text}{asked}"
+
+
+def _age(request: HumanRequest) -> str:
+    """Returns how long before its end a request was asked; empty if lately."""
+    return ago(request.created_at, request.ended_at or request.created_at)
 
 
 def listed(parts: Sequence[str], limit: int = 10) -> str:
@@ -115,6 +121,8 @@ def decision_lines(request: HumanRequest) -> list[str]:
         lines.append(f"reason: {_data(request.reason)}")
     for answer in request.answers:
         lines.append(f"decision: {answer.decision} by {_data(answer.person)} at {to_iso(answer.at)}")
+    if age := _age(request):
+        lines.append(f"asked: {age}")
     if request.resume is not ResumeStatus.NONE:
         lines.append("note: this decision was handed out before, so its effects may have begun")
     return lines

@@ -6,7 +6,7 @@
 | terminal | `characters.for_terminal` | the command line |
 | Slack | `slack_text.safe`, `slack_text.escape` | deliveries, streams, cards, files |
 | page | text nodes, `safe` links | the twin's page (`static/dom.js`) |
-| log | `swarm.telemetry.redaction.Redactor` | the formatter of `swarm.telemetry.log` |
+| log | `swarm_base.redaction.Redactor` | the formatter of `swarm_base.log` |
 
 All of them begin with `characters.strip_invisible`. Stored text is unchanged.
 """

@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from swarm.domain.text.tables import Table, tables_in
+from swarm.domain.text.tables import MAX_ROWS, Table, reopened_line, tables_in
 
 _FENCE_LINE = re.compile(r"^(?P<fence>[ \t]*(?P<run>`{3,}|~{3,}))(?P<rest>[^\n]*)$", re.MULTILINE)
 # Bounded, so that unpaired backticks in a very long line cost only linear time.
@@ -98,12 +98,29 @@ some room.
 
 # Each match starts where the last visible character before a break ends; the lookbehind keeps the search linear for
 # long runs of blanks.
-_PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*\n")
+_PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n(?:[^\S\n]*\n)+(?!\s)")
 _AFTER_PARAGRAPH = re.compile(r"\S[^\S\n]*\n[^\S\n]*\n\s*\Z")
+_OUTER_LINE = re.compile(r"(?<=\S)[^\S\n]*\n(?!\s)")  # not what belongs to an item above
 _LINE = re.compile(r"(?<=\S)[^\S\n]*\n")
 _WORD = re.compile(r"(?<=\S)\s+")
 _BLANK = re.compile(r"\s*")
-_ATOM = re.compile(r"&(?:amp|lt|gt);|<[^<>\n]+>")
+_ATOM = re.compile(
+    r"&(?:amp|lt|gt);|<[^<>\n]+>|\[[^\[\]\n]{1,400}\]\([^()\n]{1,1200}(?:\([^()\n]{0,100}\)[^()\n]{0,100}){0,3}\)"
+)
+# Emphasis; at the end of the text also without its end, which may still come.
+_PHRASE = re.compile(
+    rf"(?P<code>{INLINE_CODE.pattern})"
+    r"|(?<![\\*A-Za-z0-9])(?P<stars>\*{1,3})(?![\s*])[^\n]{1,300}?(?:(?<![\s*])(?P=stars)(?!\*)|\Z)"
+    r"|(?<![\\~A-Za-z0-9])(?P<tildes>~{1,2})(?![\s~])[^\n]{1,300}?(?:(?<![\s~])(?P=tildes)(?!~)|\Z)"
+    r"|(?<![\\\w])(?P<bars>_{1,3})(?![\s_])[^\n]{1,300}?(?:(?<![\s_])(?P=bars)(?!\w)|\Z)"
+)
+# Where a growing message may end: after a blank, a line or a phrase.
+_PLACE = re.compile(r"(?<=\S)[^\S\n]+(?=\S|\Z)|\n|(?<=[、。，！？；：])|(?<=[.!?…:;)\"”’])(?<!\d\.)\Z")
+_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])[ \t]")
+_MARKED_LINE = re.compile(
+    r"[ \t>|]|(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]|[^\n|]{0,300}\|"
+)  # an item, quotation, heading or row
+_MAY_BE_TABLE = re.compile(r"^[^\n|]*\|[^\n]*(?:\n[ \t>|:-]*)?\Z", re.MULTILINE)
 _LONGEST_CLUSTER = 32  # how far to look back for the start of one visible character
 
 
@@ -125,11 +142,6 @@ class _MessagePart:
 def split(text: str, limit: int) -> list[str]:
     """Returns the texts of ``cut``, one per message."""
     return [part.text for part in cut(text, limit)]
-
-
-def join(parts: Iterable[_MessagePart]) -> str:
-    """Returns the original text: ``join(cut(text, limit)) == text.rstrip()``."""
-    return "".join(part.gap + part.body for part in parts)
 
 
 def cut(text: str, limit: int) -> list[_MessagePart]:
@@ -157,15 +169,30 @@ class _Cut:
     opened: str  # reopens that block in the next message, or empty
 
 
-def cut_growing(text: str, sent: int, wanted: int, limit: int) -> _Cut | None:
+def cut_growing(text: str, sent: int, wanted: int, limit: int, *, is_stream: bool = False) -> _Cut | None:
     """Returns the cut for a message whose first ``sent`` characters are already shown; None if all of the text fits.
 
     A text that fits is cut at its first break between paragraphs after ``wanted`` characters, outside code. A longer
-    text is cut at or before ``limit``, at the best place after the shown characters, by the rules of ``cut``.
+    text is cut at or before ``limit``, at the best place after the shown characters, by the rules of ``cut``, or before
+    some of them if that divides less. A stream is also cut where it would have more of a table than Slack takes.
     """
     cutter = _Cutter(text, max(limit, MIN_LIMIT))
+    if is_stream and (stop := cutter.end_for_table(sent)) and stop.end <= limit:
+        return stop
     end = cutter.first_paragraph(max(sent, wanted), limit) if len(text) <= limit else cutter.best_end(sent, limit)
     return None if end is None else cutter.cut_at(end)
+
+
+def whole_end(text: str, sent: int) -> int | None:
+    """Returns where a message that does not end yet divides no word, emphasis, link, line of code, row, item or
+    quotation: the first such place after the ``sent`` characters, or else the last one before; None if nowhere.
+    """
+    if not text[:sent].strip():
+        return sent
+    cutter, shown = _Cutter(text, max(len(text), MIN_LIMIT)), len(text) - len(text.lstrip())
+    places = [found.end() for found in _PLACE.finditer(text, shown)]
+    at = bisect_left(places, sent)
+    return next(filter(cutter.is_whole, (*places[at:], *reversed(places[:at]))), None)
 
 
 class _Spans:
@@ -188,22 +215,26 @@ class _Cutter:
     def __init__(self, text: str, limit: int) -> None:
         self._text = text
         self._limit = limit
-        blocks = sorted([*code_blocks(text), *map(_as_block, tables(text))], key=lambda block: block.begin)
+        self._tables = tables(text)
+        blocks = sorted([*code_blocks(text), *map(_as_block, self._tables)], key=lambda block: block.begin)
         self._blocks = [block for block in blocks if len(block.opening) <= limit // 4]
         self._begins = [block.begin for block in self._blocks]
-        self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
-        self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
+        phrases = [found.span() for found in _PHRASE.finditer(text) if not found["code"]]
+        self._protected = (
+            _Spans((begin, end + 1 if end == len(text) else end) for begin, end in phrases),
+            _Spans(found.span() for found in INLINE_CODE.finditer(text)),
+            _Spans(found.span() for found in _ATOM.finditer(text)),
+        )
 
     def parts(self) -> Iterator[_MessagePart]:
         end = 0
-        going_on: _CodeBlock | None = None
         while end < len(self._text):
             start = self._resume(end)
-            opened = f"{going_on.opening}\n" if going_on else ""
+            opened = self._opening(end, start)
             gap = self._text[end:start]
             end = self._end(start, start + self._limit - len(opened))
-            going_on = self._block_at(end) if end < len(self._text) else None
-            yield _MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
+            closed = _closing(self._block_at(end)) if end < len(self._text) else ""
+            yield _MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=closed)
 
     def first_paragraph(self, earliest: int, furthest: int) -> int | None:
         """Returns the first break between paragraphs outside code that is followed by text."""
@@ -218,23 +249,51 @@ class _Cutter:
     def _ends_paragraph(self, end: int) -> bool:
         """Whether a blank line that is already shown ends here and is followed by more text."""
         is_break = _AFTER_PARAGRAPH.search(self._text, max(end - _LONGEST_CLUSTER, 0), end) is not None
-        return is_break and self._block_at(end) is None and self._visible(end) < len(self._text)
+        return is_break and self._block_at(end) is None and self._text[end : end + 1].strip() != ""
 
     def best_end(self, sent: int, furthest: int) -> int:
-        """Returns the best end between the shown text and the furthest position."""
-        if furthest <= sent:
-            return sent
-        return max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
+        """Returns the best end between the shown text and the furthest position, or before if that divides less."""
+        end = sent if furthest <= sent else max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
+        if not self._harm(end):
+            return end
+        before = [found.start() for found in _WORD.finditer(self._text, furthest // 4, end)]
+        good = (place for place in reversed(before) if self._is_good(place, furthest))
+        return min((end, *good), key=self._harm)
+
+    def _harm(self, end: int) -> int:
+        """Returns how bad a cut here is: in a word, emphasis or the like, or in an item, row, quotation or heading."""
+        around, begin = self._text[max(end - 1, 0) : end + 1], self._text.rfind("\n", 0, end) + 1
+        is_in_line = begin < end and "\n" not in self._text[end : self._resume(end)]
+        is_in_word = self._shielded(end) < end or (around.isascii() and around.isalnum())
+        return 2 * is_in_word + (is_in_line and _MARKED_LINE.match(self._text, begin) is not None)
+
+    def end_for_table(self, sent: int) -> _Cut | None:
+        """Returns the cut before or in the first table that does not fit into a stream; None if all do."""
+        for number, table in enumerate(self._tables):
+            if number == 0 and not table.is_refused and len(table.rows) < MAX_ROWS:
+                continue
+            rows = [] if number or table.is_refused else [table.head, *table.rows[: MAX_ROWS - 1]]
+            end = table.begin + sum(len(row) + 1 for row in rows)
+            # Without anything before it, the header is all that is shown.
+            return (
+                self.cut_at(end - 1) if self._text[:end].strip() else _Cut(end=sent, resume=end, closed="", opened="")
+            )
+        return None
+
+    def is_whole(self, end: int) -> bool:
+        """Whether the text may end here although it goes on, perhaps in ways that are not known yet."""
+        begin = self._text.rfind("\n", 0, end) + 1
+        block = self._block_at(end) or self._block_at(end - 2)  # also one that has just ended
+        if block is not None:
+            return end == begin and end > block.inside and block.inside < block.close
+        if begin == end:  # not before what belongs to an item above
+            return self._text[end : end + 1] not in (" ", "\t") and not _MAY_BE_TABLE.search(self._text, 0, end)
+        return self._shielded(end) == end and not _MARKED_LINE.match(self._text, begin)
 
     def cut_at(self, end: int) -> _Cut:
         """Returns the cut at a position, with code blocks closed and reopened."""
-        block = self._block_at(end)
-        return _Cut(
-            end=end,
-            resume=max(self._resume(end), end) if end < len(self._text) else end,
-            closed=_closing(block),
-            opened=f"{block.opening}\n" if block else "",
-        )
+        resume = max(self._resume(end), end) if end < len(self._text) else end
+        return _Cut(end=end, resume=resume, closed=_closing(self._block_at(end)), opened=self._opening(end, resume))
 
     def _end(self, start: int, furthest: int) -> int:
         """Returns the end of the part that begins at ``start``; ``furthest`` is the last possible position."""
@@ -243,7 +302,7 @@ class _Cutter:
         return self._best(start, furthest, start + (furthest - start) // 4)
 
     def _best(self, start: int, furthest: int, earliest: int) -> int:
-        for pattern in (_PARAGRAPH, _LINE, _WORD):
+        for pattern in (_PARAGRAPH, _OUTER_LINE, _LINE, _WORD):
             # A break may begin at the last position and extend beyond it; its length does not matter.
             breaks = [found.start() for found in pattern.finditer(self._text, earliest, furthest + self._limit)]
             for end in reversed(breaks):
@@ -280,15 +339,14 @@ class _Cutter:
 
     def _step_back(self, end: int, floor: int) -> int:
         """Moves before each protected range in turn while some text remains before the cut."""
-        steps: tuple[Callable[[int], int], ...] = (self._codes.leave, self._atoms.leave, self._cluster_start)
-        for step in steps:
+        for step in (*(spans.leave for spans in self._protected), self._cluster_start):
             before = step(end)
             end = before if before > floor else end
         return end
 
     def _shielded(self, end: int) -> int:
-        """Returns the position before the inline code, escape or ``<…>`` that a cut here would divide."""
-        return min(self._codes.leave(end), self._atoms.leave(end))
+        """Returns the position before the emphasis, inline code, escape or link that a cut here would divide."""
+        return min(spans.leave(end) for spans in self._protected)
 
     def _cluster_start(self, end: int) -> int:
         """Returns the position before the visible character around ``end`` that does not start a new fence."""
@@ -306,12 +364,21 @@ class _Cutter:
         newline = self._text.rfind("\n", end, visible)
         if newline < 0 and end > 0:
             return visible
+        if _ITEM.match(self._text, visible) and self._block_at(end) is None:  # with four blanks it would be code
+            return max(newline + 1, visible - 3)
         return newline + 1 if visible - newline <= self._limit // 4 else visible
 
     def _visible(self, position: int) -> int:
         """Returns the position of the next non-blank character."""
         blank = _BLANK.match(self._text, position)
         return blank.end() if blank else position
+
+    def _opening(self, end: int, resume: int) -> str:
+        """Returns what begins the text from ``resume`` in another message, to go on with a block, row or quotation."""
+        block, line = self._block_at(end), self._text[self._text.rfind("\n", 0, end) + 1 : resume]
+        is_in_line = end > 0 and "\n" not in line and not (block and block.fence)
+        begun = reopened_line(line, is_row=block is not None) if is_in_line else ""
+        return (f"{block.opening}\n" if block else "") + (begun if len(begun) <= self._limit // 4 else "")
 
     def _block_at(self, position: int) -> _CodeBlock | None:
         """Returns the code block that a cut here would divide."""

@@ -13,9 +13,9 @@ import unicodedata
 from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.cutting import INLINE_CODE, code_blocks
-from swarm.domain.text.secrets import without_secrets
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 _SUFFIXES: Final = re.compile(
     "com|org|net|edu|gov|mil|int|info|biz|name|pro|app|dev|cloud|tech|online|site|store|shop|xyz|top|club|live|news|"
@@ -194,7 +194,7 @@ def unescape(text: str) -> str:
 
 def prose(text: str, mentionable: Container[str], marks: list[str] | None = None) -> str:
     """Makes text outside code blocks safe. It makes one pass from left to right, so escaped text is never examined
-    again. ``marks`` is set to the marks of emphasis that are open at the end.
+    again. ``marks`` are the marks of emphasis that are open at its beginning; they become those open at its end.
     """
     pieces, at = list[str](), 0
     marks = [] if marks is None else marks

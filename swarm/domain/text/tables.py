@@ -40,7 +40,7 @@ class Table:
     rows: list[str]
 
     @property
-    def _is_refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether Slack would refuse the table, or its header is too long to be repeated."""
         if len(_cells(self.head.partition("\n")[0])) > MAX_COLUMNS:
             return True
@@ -74,7 +74,7 @@ def with_one_table(text: str, tables: Iterable[Table]) -> list[str]:
     parts, at, has_table = [""], 0, False
     for table in tables:
         before, at = text[at : table.begin], table.end
-        if table._is_refused or len(parts) >= _MAX_PARTS:
+        if table.is_refused or len(parts) >= _MAX_PARTS:
             parts[-1] += before + _as_code(text[table.begin : table.end])
             continue
         for start in range(0, len(table.rows) or 1, MAX_ROWS - 1):
@@ -84,6 +84,13 @@ def with_one_table(text: str, tables: Iterable[Table]) -> list[str]:
             before, has_table = "", True
     parts[-1] += text[at:]
     return [part.strip("\n") if len(parts) > 1 else part for part in parts]
+
+
+def reopened_line(begun: str, *, is_row: bool) -> str:
+    """Returns the beginning of a line that goes on where ``begun`` ends: its marks of quotation, and empty cells."""
+    cells = begun.lstrip(" \t>")
+    marks = begun[: len(begun) - len(cells)]
+    return marks + "| " * len(_PIPE.split(cells.removeprefix("|"))) if is_row else marks if ">" in marks else ""
 
 
 def _cells(row: str) -> list[str]:

@@ -36,13 +36,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from swarm.domain.errors import Invalid, SwarmError
 from swarm.domain.model.agents import Agent, Role
-from swarm.domain.text.characters import data_for_model
 from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
 from swarm.entrypoints.web.answers import Answer, json_for_model
 from swarm.entrypoints.web.body import MAX_BODY_BYTES, load_json, read_body, refuse_unstorable
 from swarm.entrypoints.web.errors import MethodNotAllowed, answer, describe, invalid, log_crash
 from swarm.entrypoints.web.identity import BOUND_TO, CALLER, LEASE_HEADER, Identities
 from swarm.services.use_cases import Services
+from swarm_base.characters import data_for_model
 from tools.tool import Arguments, CallContext, McpTool, discover
 
 _MCP_PATH: Final = "/mcp"

@@ -24,11 +24,11 @@ from swarm.domain.commands import (
     SlashCommand,
 )
 from swarm.domain.requests.button_actions import REMARK_FORM
-from swarm.processes.background import BackgroundTasks
 from swarm.slack.incoming.commands import home_opened, remark_submitted, slash_command
 from swarm.slack.incoming.fields import JsonObject
 from swarm.slack.outgoing.command_answers import message_of, remark_form, text_message
 from swarm.slack.outgoing.request_forms import message_view
+from swarm_base.processes.background import BackgroundTasks
 
 ACK_SECONDS: Final = 2.0
 

@@ -43,11 +43,11 @@ from swarm.entrypoints.slack.button_presses import ButtonDoor, Press
 from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
-from swarm.processes.background import BackgroundTasks
 from swarm.slack.incoming.fields import JsonObject, object_at
 from swarm.slack.incoming.payloads import pane_opened, session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
+from swarm_base.processes.background import BackgroundTasks
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from swarm.domain.text.characters import data_for_model, is_json_for_model
 from swarm.domain.views import dump, plain
+from swarm_base.characters import data_for_model, is_json_for_model
 
 
 class Answer(Response):

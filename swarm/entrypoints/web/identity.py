@@ -186,7 +186,7 @@ def instance_id(scope: Scope) -> str | None:
     if len(given) > 1 or not _UUID.fullmatch(found := given.pop()):
         raise Invalid(
             "The header X-Swarm-Instance is not valid.",
-            hint="Make up one UUID when the program starts, and send it with every call.",
+            hint="Generate one UUID when the program starts, and send it with every call.",
             fields={"X-Swarm-Instance": "one UUID, such as 0190a0c4-7d3e-7000-8000-000000000000"},
         )
     return found

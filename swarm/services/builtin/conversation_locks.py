@@ -19,9 +19,9 @@ import structlog
 from swarm.clock import boottime, new_id
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.leases import LockKind
-from swarm.processes.background import BackgroundTasks
 from swarm.services.ground.locks import RENEW_SECONDS, STOP_SECONDS, TERM_SECONDS, LockTerm, NamedLock
 from swarm.store.bridge.database import Database
+from swarm_base.processes.background import BackgroundTasks
 
 LEAVING_SECONDS: Final = 1.0
 """How long the shutdown waits for the release of conversations; after that their leases expire."""

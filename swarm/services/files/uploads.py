@@ -39,7 +39,6 @@ from swarm.domain.model.files import (
 )
 from swarm.domain.model.threads import Author, AuthorKind, File, SlackMessage, Thread
 from swarm.domain.ports import SlackFiles
-from swarm.domain.text.secrets import SecretSearch, without_secrets
 from swarm.domain.text.slack_text import safe
 from swarm.services.ground.idempotency import Caller, IdempotentCall
 from swarm.services.speaking.silence import check_may_show
@@ -49,6 +48,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.threads import threads, transcript
+from swarm_base.secrets import SecretSearch, without_secrets
 
 _TOOL: Final = "slack-upload-file"
 _STAGES: Final = {"sharing": Sharing, "shared": Shared}

@@ -1,9 +1,40 @@
-"""Claims lease due work to the calls of agents. Concurrent calls form a set, which is served by the same statements on
-both engines.
+"""Claims lease due work to the calls of agents. This note is the whole rule; `queues` and `leases` have the statements.
 
-Who may act: polls (`swarm.services.inbox.polls`), finishes that ask for the next work, and transactions that hand new
-work to waiting polls. Guarantee: each trigger is leased to one call, in the order of the queue, and an agent has at
-most one run in a thread.
+Who claims: polls (`polls`), renewals and finishes that ask for the next work (`work`), and transactions that make work
+due while polls wait. Concurrent calls form a set, which is served by the same statements on both engines.
+
+What is eligible, for a call that is admitted (`claim_calls`: a valid token, one program for each agent):
+- an unread notice of the agent. One that starts a run waits while the lane is held. Some calls take only notices;
+- the head of a lane: a thread with the agent's messages and tasks, or a task without a thread. A message must be
+  unread, a task pending, and neither delayed. A lane in which the agent has an active work lease is left out. A lane
+  is held while a run of the coordinator asks people; then only the work that asked is due.
+
+Order: the lowest order key first, which is the time of creation less six seconds for each point of priority (messages
+and notices: 50). A head has the lowest key of its lane. Within a lane, the task or the messages with the lower key are
+leased, never both. Up to 20 messages go together, by Slack's timestamp; one with a setback goes alone, and those that
+waited for one decision go with each other only.
+
+Steps, in one transaction:
+1. Choose: lock the first notices and heads of each agent, one more than its calls take. The first call of an agent gets
+   the first of them; an agent with work left is woken.
+2. Plan: lock the first due task and the due messages of each chosen lane. Outdated notices are dropped.
+3. Grant: insert the leases, then put the work under them, on condition that it is still unread or pending. A lease that
+   got no work is deleted. The decisions of people that the work has not received yet are added, once.
+4. Refresh: drop the heads of lanes that were exhausted, and compute the others anew.
+
+What is locked: on PostgreSQL every row of steps 1 and 2, and rows that others have locked are skipped, not waited for:
+writers lock thread, lease, task, messages and head in this order, and a claim begins with heads. On SQLite, one
+transaction writes at a time. A claim inside a transaction that holds locks does not wait for a token either (``wait``).
+
+What a lease is: a row with a new token, the attempt's number, and an end by the database's clock. Renewals move the
+end; only the sweep ends a lease by time, and its work becomes due again (`swarm.services.work.leases`).
+
+What makes it safe:
+- twice at once: the lock of the head, and the condition on the status in the update that claims;
+- two runs of an agent in a thread: the partial unique index ``uq_leases_thread_lock`` on active work leases;
+- a late run: statements that end or renew a lease match its token and an active row (`swarm.services.work.fencing`);
+- lost work: each writer of due work refreshes the head in its own transaction, and the sweep repairs missing heads;
+- lost answers: if the caller has left or the commit is uncertain, the claim is given back, or its lease expires.
 """
 
 from __future__ import annotations

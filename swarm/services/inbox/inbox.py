@@ -15,7 +15,7 @@ from swarm.domain.model.agents import Agent, tray_message
 from swarm.domain.model.inbox import InboxMessageFacts, InboxMessageRow, InboxStatus, InboxStep
 from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, ThreadView, Tray, TrayPreview
-from swarm.domain.policy.operating import Reactions
+from swarm.domain.policy.operating import OperatingPolicy, Reactions
 from swarm.domain.selections import Batch, Selection
 from swarm.domain.views import JsonView, Key, facts_of
 from swarm.services.ground import lease_keys
@@ -49,10 +49,10 @@ class InboxMessageDetails(InboxMessageView):
 class Inbox:
     """Access to inbox messages for agents and operators."""
 
-    def __init__(self, database: Database, triggers: Triggers, reactions: Reactions) -> None:
+    def __init__(self, database: Database, triggers: Triggers, operating_policy: OperatingPolicy) -> None:
         self._database = database
         self._triggers = triggers
-        self._reactions = reactions
+        self._operating_policy = operating_policy
 
     async def read(self, agent: Agent, inbox_message_id: str) -> InboxMessageDetails:
         """Returns an agent's own inbox message, without a lease. Raises NotFound for an unknown message or another
@@ -75,12 +75,14 @@ class Inbox:
 
     async def redrive(self, inbox_message_id: str) -> InboxMessageRow:
         """Hands out a dead message again, with its attempts reset. Raises NotFound, or Conflict if it is not dead."""
-        return await self._database.write(_redrive, inbox_message_id, self._reactions)
+        return await self._database.write(_redrive, inbox_message_id, self._operating_policy.reactions)
 
     async def redrive_all(self, selection: Selection, *, dry_run: bool) -> Batch:
         """Hands out all dead messages again that match, or only counts them."""
         found = await self._database.read(inbox.matching, selection, MOST)
-        return await act_on_all(self._database, found, partial(_redrive, reactions=self._reactions), dry_run=dry_run)
+        return await act_on_all(
+            self._database, found, partial(_redrive, reactions=self._operating_policy.reactions), dry_run=dry_run
+        )
 
 
 def _read(tx: Transaction, agent_id: str, inbox_message_id: str) -> tuple[ThreadTranscript, TaskView | None]:

@@ -23,7 +23,6 @@ from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.processes.background import BackgroundTasks
 from swarm.services.ground.credentials import AgentTokenCache
 from swarm.services.inbox.claim import claim
 from swarm.services.inbox.claim_calls import ClaimCall
@@ -32,6 +31,7 @@ from swarm.services.operate.team import Presence
 from swarm.services.work.leases import give_back, lose
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
+from swarm_base.processes.background import BackgroundTasks
 
 R = TypeVar("R")
 

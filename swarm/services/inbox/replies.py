@@ -13,7 +13,7 @@ from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
-from swarm.domain.policy.operating import Reactions
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.speaking.silence import WHY_WITHHELD, all_silent, place_for, stay_silent
 from swarm.services.speaking.system_messages import show_answered
@@ -51,9 +51,9 @@ class Dismissed(TypedDict):
 class Replies:
     """Replies of leads and workers to people."""
 
-    def __init__(self, database: Database, reactions: Reactions) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._reactions = reactions
+        self._operating_policy = operating_policy
 
     async def reply(
         self,
@@ -122,7 +122,7 @@ class Replies:
         sent = post(tx, thread, words, agent=caller.agent, answers=answers, inbox_message_id=subject)
         for inbox_message in answered:
             if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, inbox_message) and not words.wait:
-                show_answered(tx, thread, inbox_message.ts, self._reactions)
+                show_answered(tx, thread, inbox_message.ts, self._operating_policy.reactions)
         threads.answered(tx, thread.id)
         if words.wait:
             answered_before(tx, thread, agent_id)
@@ -144,10 +144,12 @@ class Replies:
             _count(tx, caller.lease_token or caller.agent.id, task_id)
             is_answer = not words.wait and task.status is TaskStatus.COMPLETED
             answers = Answers(requester=task.requester) if is_answer else None
-            return speak(tx, _with_thread(tx, task), words, caller.agent, task, self._reactions, answers)
+            return speak(
+                tx, _with_thread(tx, task), words, caller.agent, task, self._operating_policy.reactions, answers
+            )
         hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)
         _count(tx, hold.lease.token, task_id)
-        sent = speak(tx, _with_thread(tx, hold.task), words, caller.agent, hold.task, self._reactions)
+        sent = speak(tx, _with_thread(tx, hold.task), words, caller.agent, hold.task, self._operating_policy.reactions)
         if words.wait and tasks.move(tx, TaskStep.ASK, hold.task):
             if hold.thread:
                 answered_before(tx, hold.thread, caller.agent.id)
@@ -167,7 +169,7 @@ class Replies:
                     tx, hold.thread, SilentEnd.DEFERRED, caller.agent.id, hold.inbox_message.id, f"dismissed: {reason}"
                 )
             else:
-                show_answered(tx, hold.thread, hold.inbox_message.ts, self._reactions)
+                show_answered(tx, hold.thread, hold.inbox_message.ts, self._operating_policy.reactions)
             end_if_resolved(tx, hold.lease)
             return {"status": InboxStatus.DISMISSED.value}
 

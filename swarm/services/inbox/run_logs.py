@@ -15,8 +15,6 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES, MAX_LOG_PIECES, MOST_LOG_BYTES
 from swarm.domain.model.threads import Thread
-from swarm.domain.text.characters import without_escapes
-from swarm.domain.text.secrets import without_secrets
 from swarm.domain.views import JsonView, Key, Time
 from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.work.fencing import authorize_message, authorize_task, may_reply_about
@@ -31,6 +29,8 @@ from swarm.store.runs import run_logs, runs
 from swarm.store.runs.run_logs import LogPiece
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads, transcript
+from swarm_base.characters import without_escapes
+from swarm_base.secrets import without_secrets
 
 FULL_NOTE: Final = "\n[The log ends here: it has reached the limit for one run.]\n"
 

@@ -36,7 +36,6 @@ from swarm.domain.model.webhooks import WebhookKind, endpoint_of
 from swarm.domain.policy.access import Me
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.domain.text.characters import strip_invisible
 from swarm.services.operate.explain import Explanations, parse_reference, sentences
 from swarm.services.operate.open_work import condition, own_messages, own_tasks, tasks_in_channel, team, usable
 from swarm.services.runs.run_control import stop_own
@@ -46,6 +45,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import remarks
 from swarm.store.threads import open_work, threads
+from swarm_base.characters import strip_invisible
 
 RECENT_SECONDS: Final = 7 * 86_400
 """How old a person's latest message may be that is explained without a link."""

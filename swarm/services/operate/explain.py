@@ -119,7 +119,8 @@ def sentences(explained: Explained, *, is_silent: bool = False) -> tuple[str, ..
 
     ``is_silent``: nobody has asked with the message. Then only its routing is told, no answer that may be withheld.
     """
-    lines = [f"Routing: {step['reason']}." for step in explained["routing"] if step["reason"]]
+    routing = (f"Routing: {step['reason']}." for step in explained["routing"] if step["reason"])
+    lines = [re.sub(r"the alert \w+:\d+\.\d+", "an earlier alert", one) for one in routing]
     if is_silent:
         return tuple(lines)
     if not explained["entries"] and not explained["tasks"]:

@@ -6,7 +6,6 @@ updated at most once a minute, with the exact count in the end. What happens on 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 from swarm.clock import SECOND, slack_ts_to_us
@@ -17,6 +16,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import alerts, threads
 from swarm.store.threads.alerts import AlertGroup
+from swarm_base.times import span
 
 EVERY: Final = 60 * SECOND
 """The shortest interval between two updates of a group's message: twenty groups stay within Slack's limits."""
@@ -47,12 +47,7 @@ def is_nothing_due(tx: Transaction) -> bool:
 
 
 def _text(group: AlertGroup) -> str:
-    first, last = (_moment(at) for at in (slack_ts_to_us(group.ts), group.last_at))
-    when = f"at {last:%H:%M} UTC" if first.date() == last.date() else f"on {last:%Y-%m-%d} at {last:%H:%M} UTC"
+    after = span(round((group.last_at - slack_ts_to_us(group.ts)) / SECOND))
     if group.repeats == 1:
-        return f"This alert came again {when}."
-    return f"This alert came again {group.repeats} times, last {when}."
-
-
-def _moment(at_us: int) -> datetime:
-    return datetime.fromtimestamp(at_us / SECOND, UTC)
+        return f"This alert came again after {after}."
+    return f"This alert came again {group.repeats} times, the last time {after} after the first."

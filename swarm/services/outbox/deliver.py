@@ -51,7 +51,7 @@ from swarm.domain.model.deliveries import (
     patience_seconds,
 )
 from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
-from swarm.domain.policy.operating import Reactions
+from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import SlackSender
 from swarm.services.speaking.system_messages import tell_lost, tell_lost_here
 from swarm.store import deliveries, reactions, requests, tasks
@@ -77,7 +77,7 @@ _UNCERTAIN_SECONDS: Final = 0.2
 _LONGEST_SLEEP_SECONDS: Final = 1.0
 _SHORTEST_SLEEP_SECONDS: Final = 0.005  # deliveries that are due at nearly the same time are read together
 _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
-_AS_SHOWN_BY_DEFAULT: Final = Reactions()
+_BY_DEFAULT: Final = OperatingPolicy()
 
 _Tasks = dict[str, asyncio.Task[None]]
 Look = Callable[[Transaction, int], list[Row]]
@@ -90,7 +90,7 @@ class DeliveryLimits:
 
     team: str
     in_flight_seconds: float  # the maximum duration of a call
-    reactions: Reactions
+    operating_policy: OperatingPolicy
 
 
 class OutboxSender:
@@ -107,14 +107,14 @@ class OutboxSender:
         team: str,
         *,
         http_timeout_seconds: float,
-        reactions: Reactions = _AS_SHOWN_BY_DEFAULT,
+        operating_policy: OperatingPolicy = _BY_DEFAULT,
         around_card: Callable[[Row], AbstractAsyncContextManager[None]] | None = None,
         clock: Callable[[], float] = boottime,
     ) -> None:
         self._database = database
         self._slack = slack
         in_flight_seconds = 2 * http_timeout_seconds + _STALE_SECONDS
-        self._terms = DeliveryLimits(team=team, in_flight_seconds=in_flight_seconds, reactions=reactions)
+        self._terms = DeliveryLimits(team=team, in_flight_seconds=in_flight_seconds, operating_policy=operating_policy)
         self._around_card = around_card
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
@@ -426,9 +426,9 @@ def _give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> N
         return
     tell_lost(tx, thread, inbox_message, reason)
     if reason not in _GONE:
-        if answered := terms.reactions.answered:
+        if answered := terms.operating_policy.reactions.answered:
             reactions.take_back(tx, thread, inbox_message.ts, answered, "its answer is lost")
-        reactions.react(tx, thread, inbox_message.ts, terms.reactions.failed, Mark.END, lasting=True)
+        reactions.react(tx, thread, inbox_message.ts, terms.operating_policy.reactions.failed, Mark.END, lasting=True)
 
 
 def _postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.deliveries import DeliveryKind, DeliveryRow, DeliveryStep, Mark
-from swarm.domain.policy.operating import Reactions
+from swarm.domain.policy.operating import OperatingPolicy, Reactions
 from swarm.domain.selections import Batch, Selection
 from swarm.services.ground.batches import MOST, act_on_all
 from swarm.store import deliveries, reactions
@@ -19,20 +19,22 @@ from swarm.store.threads import threads
 class Resending:
     """Deliveries that have failed or expired, for an operator."""
 
-    def __init__(self, database: Database, reactions: Reactions) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._reactions = reactions
+        self._operating_policy = operating_policy
 
     async def resend(self, delivery_id: str) -> DeliveryRow:
         """Sends a delivery again. A post is searched for in Slack first. Raises NotFound, or Conflict if it has neither
         failed nor expired.
         """
-        return await self._database.write(_resend, delivery_id, self._reactions)
+        return await self._database.write(_resend, delivery_id, self._operating_policy.reactions)
 
     async def resend_all(self, selection: Selection, *, dry_run: bool) -> Batch:
         """Sends all deliveries again that match, in their order, or only counts them."""
         found = await self._database.read(deliveries.matching, selection, MOST)
-        return await act_on_all(self._database, found, partial(_resend, marks=self._reactions), dry_run=dry_run)
+        return await act_on_all(
+            self._database, found, partial(_resend, marks=self._operating_policy.reactions), dry_run=dry_run
+        )
 
 
 def _resend(tx: Transaction, delivery_id: str, marks: Reactions) -> DeliveryRow:

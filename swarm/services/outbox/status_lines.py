@@ -19,12 +19,12 @@ from swarm.domain.answers import wording
 from swarm.domain.answers.calls import AnswerTarget, SessionState
 from swarm.domain.answers.sending import STATUS_SECONDS
 from swarm.domain.answers.showing import LiveSlack, MayCall
-from swarm.processes.background import BackgroundTasks
 from swarm.services.ground.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import status_lines
 from swarm.store.threads.status_lines import StatusLine
+from swarm_base.processes.background import BackgroundTasks
 
 AFTER_SECONDS: Final = 2.0
 """The time after which work counts as lasting."""

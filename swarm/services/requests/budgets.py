@@ -19,7 +19,7 @@ import structlog
 
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent, Reach
-from swarm.domain.model.budgets import Budget, BudgetRaise, Budgets, BudgetScope, BudgetUnit, UsedBudget
+from swarm.domain.model.budgets import BudgetRaise, BudgetScope, BudgetUnit, UsedBudget
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.requests import (
@@ -30,6 +30,7 @@ from swarm.domain.model.requests import (
     NewRequest,
     RequestStatus,
 )
+from swarm.domain.policy.budgets import Budget, Budgets
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.texts import person_text
 from swarm.services.requests.asking import ask_live
@@ -205,7 +206,7 @@ def _stop(tx: Transaction, request: HumanRequest, operating_policy: OperatingPol
     elif request.thread_id and _stop_answer(tx, request, request.thread_id, why, operating_policy):
         mentioned = frozenset({person} if person else ())
         thread = threads.locked(tx, request.thread_id)
-        text = f"The work was stopped {why}."
+        text = f"I stopped the work {why}."
         post_message(tx, thread, text, agent_id=request.agent_id, mentionable=mentioned)
 
 

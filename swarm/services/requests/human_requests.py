@@ -27,7 +27,6 @@ from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.policy.decision_rules import check_new
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.views import time_of
-from swarm.processes.background import checked_in_turn
 from swarm.services.ground.guarded import attempt
 from swarm.services.ground.idempotency import Caller
 from swarm.services.requests import asking as asking_people
@@ -41,6 +40,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.requests import DECISIONS, Waiting
 from swarm.store.threads import threads
+from swarm_base.processes.background import checked_in_turn
 
 CALL_IS_OVER: Final = "the call that asked has ended"
 

@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
-from swarm.domain.answers.calls import AnswerTarget, Growth
+from swarm.domain.answers.calls import AnswerTarget, Closing, Growth
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, NeedsInput, Warned
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown, Last, Showing, Stage
 from swarm.domain.errors import SwarmError, Unavailable
@@ -27,19 +27,19 @@ from swarm.domain.model.runs import PageKind
 from swarm.domain.policy.access import Me
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.processes.background import BackgroundTasks
 from swarm.services.ground.guarded import attempt
 from swarm.services.ground.locks import LockTerm
 from swarm.services.inbox.work import Work
 from swarm.services.requests.asking import ask_of_run
 from swarm.services.requests.budgets import RunUsage
-from swarm.services.runs.run_ends import end_run, keep_for_later, offer_stop, with_usage
+from swarm.services.runs.run_ends import end_run, keep_for_later, offer_stop, with_facts
 from swarm.services.runs.run_recovery import Recovery
 from swarm.services.runs.settling import outcome_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
 from swarm.store.threads import status_lines, transcript
+from swarm_base.processes.background import BackgroundTasks
 
 T = TypeVar("T")
 
@@ -350,12 +350,12 @@ class RunRecord:
         """Records the text of a message before the next message begins, so that recovery can still add a note to it."""
         await self._database.write(run_pages.page_text, self._run_id, page, text)
 
-    async def ending(self, call: Last, outcome: AnswerOutcome) -> str:
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> Closing:
         """Records the end before the last call. After that, any process can complete the answer."""
-        usage = await self._database.write(_closing, self._run_id, call, outcome, self._operating_policy)
-        if usage is None:
+        closing = await self._database.write(_closing, self._run_id, call, outcome, self._operating_policy)
+        if closing is None:
             raise AnswerLost
-        return usage
+        return closing
 
     async def ended(self, page: int, text: str) -> None:
         """Records that a message is final."""
@@ -388,18 +388,18 @@ def _began(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
 
 def _closing(
     tx: Transaction, run_id: str, call: Last, outcome: AnswerOutcome, operating_policy: OperatingPolicy
-) -> str | None:
-    """Returns the usage to be shown; None if the run has ended otherwise."""
+) -> Closing | None:
+    """Returns the blocks to be shown; None if the run has ended otherwise."""
     known, note = outcome_of(outcome)
-    closing = with_usage(tx, run_id, call.closing, operating_policy)
+    closing = with_facts(tx, run_id, call.closing, operating_policy)
     if runs.closing(tx, run_id, text=call.text, closing=closing, outcome=known, note=note):
         run = runs.get(tx, run_id)
         if run and isinstance(outcome, NeedsInput):
             ask_of_run(tx, run, outcome.asked, operating_policy)
-        return closing.usage
+        return closing
     run = runs.get(tx, run_id)  # a repeated call finds a closing run
     is_closing = run is not None and run.outcome is known and run.ended_at is None
-    return closing.usage if is_closing else None
+    return closing if is_closing else None
 
 
 def _page_ended(tx: Transaction, run_id: str, page: int, text: str) -> None:

@@ -88,7 +88,7 @@ from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
 from swarm.store.threads import open_work, threads
 
-STOPPED_TEXT: Final = "It is being stopped."
+STOPPED_TEXT: Final = "I am stopping it."
 OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 ENDED_TEXT: Final = "This has ended, so there is nothing to stop."
 NOTHING_TEXT: Final = "Nothing of mine runs or waits here, so there is nothing to stop."

@@ -38,7 +38,7 @@ from swarm.services.runs.settling import outcome_of, settle_work
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, is_settled_by_tools, show_settled
 from swarm.services.speaking.participants import read_roster
 from swarm.services.speaking.silence import break_silence, is_silent, judged
-from swarm.services.speaking.system_messages import post_message, tell_queued
+from swarm.services.speaking.system_messages import asked_ago, post_message, tell_queued
 from swarm.services.work.leases import claimed_members, give_back, lose, most_losses, wait_for_agent
 from swarm.store import deliveries, requests, tasks
 from swarm.store.bridge.transaction import Transaction
@@ -50,12 +50,11 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import threads, transcript
 
 STOP_TEXT: Final = "⏳ Still working on it."
-RESTARTED: Final = "the coordinator was interrupted"
+RESTARTED: Final = "I was interrupted"
 AFTER_DECISION: Final = (
-    "the coordinator was interrupted after the decision, so the agent may have begun; Retry sends the same decision "
-    "again"
+    "I was interrupted after the decision, so the agent may have begun; Retry sends the same decision again"
 )
-RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted while answering; the answer starts again below."
+RESTARTED_TEXT: Final = "⚠️ I was interrupted while answering; the answer starts again below."
 
 _COMES_AGAIN: Final = frozenset({LeaseEnd.EXPIRED, LeaseEnd.RELEASED, LeaseEnd.FAILED, LeaseEnd.REVOKED})
 """A lease with one of these ends has returned its work to the queue."""
@@ -161,15 +160,17 @@ def end_run(
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
         close_pages(tx, run)
-        _say(tx, run, thread, place, with_usage(tx, run.id, ending.closing, operating_policy), ending.leftover)
+        _say(tx, run, thread, place, with_facts(tx, run.id, ending.closing, operating_policy), ending.leftover)
         # The Stop button is removed last, because Slack's limit for deletions is lower than for posts.
         deliveries.take_down(tx, thread, _stop_key(run.id))
     return ending.outcome
 
 
-def with_usage(tx: Transaction, run_id: str, closing: Closing, operating_policy: OperatingPolicy) -> Closing:
-    """Returns what is shown below an answer, with the usage of its run if the footer is to show it."""
-    if not closing.footer or not operating_policy.shows_usage:
+def with_facts(tx: Transaction, run_id: str, closing: Closing, operating_policy: OperatingPolicy) -> Closing:
+    """Returns what is shown below an answer, with the age of the question, and the run's usage if it is to be shown."""
+    if closing.footer and (run := runs.get(tx, run_id)):
+        closing = replace(closing, asked=asked_ago(tx, run.inbox_message_ids, run.task_id))
+    if not closing.footer or not operating_policy.budgets.show_usage:
         return closing
     return replace(closing, usage=usage_text(*model_usage.used(tx, BudgetScope.RUN, run_id)))
 

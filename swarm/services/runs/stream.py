@@ -37,7 +37,6 @@ from swarm.domain.model.runs import SilentEnd
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.domain.text.characters import strip_invisible
 from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.runs.stream_state import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
 from swarm.services.speaking.escalations import escalate_dead_letter
@@ -53,6 +52,7 @@ from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_events, runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
+from swarm_base.characters import strip_invisible
 
 SEAL_SECONDS: Final = 5.0
 """The time that a run waits for the previous run's answer to end."""

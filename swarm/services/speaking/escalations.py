@@ -88,7 +88,12 @@ def tell_failed_call(tx: Transaction, webhook: Webhook, reason: str, operating_p
     thread = threads.get(tx, webhook.thread_id) if webhook.thread_id else None
     if thread and webhook.kind is WebhookKind.ESCALATION:
         service = operating_policy.policy(webhook.target).escalation.webhook
-        _post(tx, thread, service_failed_text(service, reason), f"escalation-service:{webhook.id}")
+        _post(
+            tx,
+            thread,
+            service_failed_text(service.format if service else None, reason),
+            f"escalation-service:{webhook.id}",
+        )
 
 
 def tell_on_call(tx: Transaction, thread: Thread, escalation: Escalation, text: str) -> None:
@@ -126,7 +131,7 @@ def _call_service(
     webhooks.add(
         tx,
         WebhookKind.ESCALATION,
-        webhook_body(call, policy.webhook),
+        webhook_body(call, policy.webhook.format),
         idempotency_key=post_key(escalation),
         target=thread.channel,
         thread_id=thread.id,

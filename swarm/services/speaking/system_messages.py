@@ -16,8 +16,8 @@ from typing import Final
 
 import structlog
 
-from swarm.clock import SECOND
-from swarm.domain.answers.calls import ANSWERED_BELOW, NOTHING_BELOW, AnswerTarget, Closing
+from swarm.clock import SECOND, ago, slack_ts_to_us
+from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing, below_answer
 from swarm.domain.answers.text import without_markers
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
@@ -27,9 +27,7 @@ from swarm.domain.policy.access import Denial, why_refused
 from swarm.domain.policy.operating import Reactions
 from swarm.domain.policy.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.cutting import split
-from swarm.domain.text.secrets import REMOVED
 from swarm.domain.text.slack_text import safe, title_of
 from swarm.store import deliveries
 from swarm.store.bridge.statements import Row
@@ -42,6 +40,8 @@ from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import REMOVED
 
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split, because Slack itself splits a message at about 4,000 characters, regardless of code."""
@@ -89,7 +89,7 @@ _LONGEST_NAME: Final = 40
 
 RETRY_TAKEN_BY: Final = "🔁 Run again for <@{person}>."
 RETRY_TAKEN: Final = "🔁 Run again."
-RETRY_BY_OPERATOR: Final = "🔁 Handed out again by an operator."
+RETRY_BY_OPERATOR: Final = "🔁 An operator has this run again."
 RETRY_IMPOSSIBLE: Final = "This cannot be run again."
 
 _log = structlog.get_logger(__name__)
@@ -170,9 +170,16 @@ def post_answer(
         task_id=task_id,
         broadcast=broadcast,
         mentionable=mentionable,
-        closing=ANSWERED_BELOW,
+        closing=replace(below_answer(text), asked=asked_ago(tx, [inbox_message_id], task_id)),
         place=place,
     )
+
+
+def asked_ago(tx: Transaction, inbox_message_ids: Iterable[str | None], task_id: str | None) -> str:
+    """Returns how long ago the first of the messages was written, or of those that the task stands for."""
+    found = [inbox.get(tx, one) for one in inbox_message_ids if one]
+    found += inbox.of_task(tx, task_id, InboxStatus.DELEGATED) if task_id else []
+    return ago(min((slack_ts_to_us(one.ts) for one in found if one), default=tx.now), tx.now)
 
 
 def sentence(text: str) -> str:

@@ -119,7 +119,7 @@ class Delegations:
             self._askers.check(target, partial(askers_of_messages, tx, moved), askers)
             task = self._make(tx, caller, hold, target, brief, offer)
             for member in moved:
-                if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
+                if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}"):
                     inbox.set_task(tx, member.id, task.id)
             self._tell(tx, caller, hold, target, task, offer)
             end_if_resolved(tx, hold.lease)

@@ -8,7 +8,6 @@ from typing import Any
 from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.model.tasks import MAX_TEXT_CHARACTERS, TaskStatus
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.domain.text.characters import strip_invisible
 from swarm.services.ground.idempotency import Caller, idempotent
 from swarm.services.speaking.system_messages import show_progress
 from swarm.services.tasks.task_view import TaskView, view
@@ -19,6 +18,7 @@ from swarm.services.work.reply import Answers, ReplyText, check_text, speak, tas
 from swarm.store import tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
+from swarm_base.characters import strip_invisible
 
 
 class TaskWork:

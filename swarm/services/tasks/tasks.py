@@ -22,7 +22,6 @@ from swarm.domain.model.tasks import (
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.selections import Batch, Selection
-from swarm.domain.text.characters import strip_invisible
 from swarm.services.ground import lease_keys
 from swarm.services.ground.batches import MOST, act_on_all
 from swarm.services.ground.idempotency import Caller, IdempotentCall, digest, idempotent
@@ -52,6 +51,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
+from swarm_base.characters import strip_invisible
 
 _TITLE_FROM_DESCRIPTION: Final = 80
 

@@ -94,7 +94,7 @@ def authorize_message(tx: Transaction, agent: Agent, inbox_message_id: str, toke
     """
     found = inbox.get(tx, inbox_message_id)
     if found and found.agent_id != agent.id and _had(tx, agent, found, token):
-        raise LeaseLost(hint="The message has gone to another agent: stop working on it.")
+        raise LeaseLost(hint="The message has gone to another agent.")
     if found is None or found.agent_id != agent.id:
         raise NotFound(f"You have no inbox message '{inbox_message_id}'.", hint="Use an id from your own poll or tray.")
     thread = threads.locked(tx, found.thread_id)
@@ -124,7 +124,7 @@ def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | Non
     """
     found = tasks.get(tx, task_id)
     if found and found.agent_id != agent.id and _had_task(tx, agent, found, token):
-        raise LeaseLost(hint="The task is not yours, or no longer yours: stop working on it.")
+        raise LeaseLost(hint="The task is not yours, or no longer yours.")
     if found and found.agent_id != agent.id and found.created_by == agent.id:
         raise Conflict(
             "You have created this task, but it is not yours to work on.",
@@ -155,7 +155,7 @@ def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
     lease = leases.peek(tx, token) if token is not None else None  # not locked: threads are locked before leases
     own = lease is not None and lease.agent_id == agent.id and _lets_act(lease)
     if token is not None and not own:
-        raise LeaseLost(hint="Stop working; the next poll returns any remaining work.")
+        raise LeaseLost(hint="The next poll returns any remaining work.")
 
 
 def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:

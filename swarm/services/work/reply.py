@@ -14,7 +14,6 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, Thread, is_user
 from swarm.domain.policy.operating import Reactions
-from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.slack_text import mentioned_ids
 from swarm.services.ground.idempotency import Caller, IdempotentCall
 from swarm.services.speaking.silence import place_for
@@ -26,6 +25,7 @@ from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.tasks import Task
 from swarm.store.threads import transcript
+from swarm_base.characters import strip_invisible
 
 MAX_REPLY_CHARACTERS: Final = 200_000
 

@@ -38,9 +38,7 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 FAILED_TEXT: Final = "The task “{title}” failed: {reason}"
-SET_ASIDE_TEXT: Final = (
-    "The task “{title}” could not be done: {reason} It is set aside; an operator can hand it out again (redrive)."
-)
+SET_ASIDE_TEXT: Final = "I could not get the task “{title}” done: {reason} My operator can have it run again."
 CANCELLED_TEXT: Final = "The task “{title}” was cancelled {reason}"
 
 

@@ -8,7 +8,7 @@ from typing import Final, TypeGuard
 
 import orjson
 
-from swarm.domain.text.characters import data_for_model
+from swarm_base.characters import data_for_model
 
 JsonObject = Mapping[str, object]
 

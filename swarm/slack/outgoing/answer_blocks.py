@@ -38,6 +38,7 @@ MAX_CARDS: Final = 40
 
 _CONTINUE_THREAD: Final = "Reply in this thread to continue"
 _CONTINUE_DIRECT: Final = "Write again to continue"
+_CONTINUE_BELOW: Final = "Answer below to continue"
 
 
 def stream_chunks(chunks: Sequence[Chunk], before: str = "") -> list[Block]:
@@ -75,7 +76,7 @@ def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
     if closing.retry:
         blocks.append(actions(button(RETRY_RUN_ACTION, "Retry", place.run_id)))
     if closing.footer:
-        blocks.append(_context(footer_text(place, closing.usage)))
+        blocks.append(_context(footer_text(place, closing)))
     if closing.feedback:
         blocks.append(_feedback(place.run_id))
     return blocks
@@ -98,13 +99,11 @@ def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject
     return shown if shown != list(blocks) else None
 
 
-def footer_text(place: AnswerTarget, usage: str = "") -> str:
-    """Returns the agent, the requester, how to continue, the usage, and the operator's own text, as mrkdwn of at most
-    3,000 characters.
-    """
-    asked = f"asked by <@{place.requester}>" if place.requester else ""
-    how = _CONTINUE_DIRECT if place.is_direct else _CONTINUE_THREAD
-    parts = (escape(place.agent_name), asked, how, usage, place.footer.strip())
+def footer_text(place: AnswerTarget, closing: Closing) -> str:
+    """Returns who answered whom, how to go on, usage and the operator's text, as mrkdwn of at most 3,000 characters."""
+    asked = f"asked by <@{place.requester}> {closing.asked}".rstrip() if place.requester else ""
+    how = _CONTINUE_BELOW if closing.is_question else _CONTINUE_DIRECT if place.is_direct else _CONTINUE_THREAD
+    parts = (escape(place.agent_name), asked, how, closing.usage, place.footer.strip())
     return cut_text(" · ".join(filter(None, parts)), MAX_CONTEXT_CHARACTERS)
 
 

@@ -7,15 +7,16 @@ https://docs.slack.dev/reference/block-kit/composition-objects/text-object
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from swarm.clock import SECOND
+from swarm.clock import SECOND, from_iso
 from swarm.domain.model.requests import OPERATOR
 from swarm.domain.requests.shown import Reader
-from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import inert
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 Block = dict[str, Any]
 
@@ -25,6 +26,7 @@ _FORMATTING: Final = re.compile(r"[*~`]|_+(?!\w)")
 """Underscores within names stay: they format only between the beginning of a word and the end of one."""
 
 _USER: Final = re.compile(r"[UW][A-Z0-9]{1,30}")
+_IN_UTC: Final = re.compile(r"(?<!\|)\b(\d{4}-\d\d-\d\d \d\d:\d\d) UTC")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{1,30}")
 
 
@@ -65,6 +67,14 @@ def date(at_us: int) -> str:
     seconds = at_us // SECOND
     fallback = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"<!date^{seconds}^{{date_short_pretty}} {{time}}|{fallback}>"
+
+
+def with_dates(text: str) -> str:
+    """Returns mrkdwn whose times in UTC, such as "2026-09-21 14:14 UTC", Slack shows in each reader's time zone."""
+    for moment in {*_IN_UTC.findall(text)}:
+        with suppress(ValueError):  # no such day: somebody else's text
+            text = text.replace(f"{moment} UTC", date(from_iso(moment)))
+    return text
 
 
 def redacted(name: str, text: str) -> str:

@@ -44,6 +44,7 @@ from swarm.slack.outgoing.block_parts import (
     section,
     word,
 )
+from swarm_base.times import span
 
 MOST_LISTED: Final = 20
 """The maximum number of lines of a list; a message has at most 50 blocks, a Home tab 100."""
@@ -116,7 +117,7 @@ def _help(answer: CommandHelp) -> str:
             "*What you can do*",
             "Mention me in a channel, or write to me directly. Go on in the thread; no mention is needed there.",
             "`swarm#name` in a message addresses one agent, `swarm#all` all; `!stop` stops what runs or waits in it.",
-            f"`{command} status`: is the swarm well, and who answers here?",
+            f"`{command} status`: is everything running, and who answers here?",
             f"`{command} agents`: the agents, and how to address them",
             f"`{command} tasks`: your open messages and tasks, and the other tasks of this conversation",
             f"`{command} stop`: stop what runs for you here",
@@ -194,14 +195,7 @@ def _waiting(unread: int, oldest_seconds: int) -> str:
     if not unread:
         return "Nothing is waiting."
     messages = "1 message waits" if unread == 1 else f"{unread} messages wait"
-    return f"{messages}, the oldest for {_duration(oldest_seconds)}."
-
-
-def _duration(seconds: int) -> str:
-    for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            return _counted(seconds // size, name)
-    return _counted(seconds, "second")
+    return f"{messages}, the oldest for {span(oldest_seconds)}."
 
 
 def _counted(count: int, what: str) -> str:
@@ -229,7 +223,7 @@ def _agents(answer: AgentList) -> tuple[str, list[Block]]:
 def _agent(agent: AgentCard) -> str:
     presence = "online" if agent.online else "offline"
     if agent.parked_seconds:
-        presence += f", its account's limit is reached for {_duration(agent.parked_seconds)}"
+        presence += f", its account's limit is reached for {span(agent.parked_seconds)}"
     load = [_counted(count, what) for count, what in _loads(agent) if count]
     facts = " · ".join([agent.role.value, presence, *load])
     description = f"\n{word(agent.description, 300)}" if agent.description.strip() else ""
@@ -287,7 +281,7 @@ def _choice(answer: StopChoice) -> tuple[str, list[Block]]:
 
 
 def _stopped(answer: WorkStopped) -> str:
-    return "It is being stopped." if answer.stopped else "Nothing of yours runs or waits here."
+    return "I am stopping it." if answer.stopped else "Nothing of yours runs or waits here."
 
 
 def _explanation(answer: Explanation) -> str:

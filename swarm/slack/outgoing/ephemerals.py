@@ -14,6 +14,7 @@ import structlog
 
 from swarm.domain.errors import RefusedBySlack, Unavailable
 from swarm.slack.incoming.fields import JsonObject
+from swarm.slack.outgoing.block_parts import with_dates
 from swarm.slack.outgoing.web_api import WebApi
 
 MOST_A_MINUTE: Final = 10
@@ -56,7 +57,7 @@ async def whisper(
     blocks: Sequence[JsonObject] = (),
 ) -> None:
     """Shows a text, or blocks, to one person at most once. A failure is logged."""
-    arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": text}
+    arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": with_dates(text)}
     if thread_ts:
         arguments["thread_ts"] = thread_ts
     if blocks:
@@ -72,7 +73,7 @@ async def replace(api: WebApi, response_url: str, text: str) -> bool:
 
     ``chat.update`` does not reach ephemeral messages.
     """
-    failure = await api.respond(response_url, {"text": text, "replace_original": True})
+    failure = await api.respond(response_url, {"text": with_dates(text), "replace_original": True})
     if failure is not None:
         _log.warning("a message was not replaced", action="slack_response_failed", error=repr(failure))
     return failure is None

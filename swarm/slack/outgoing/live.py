@@ -22,6 +22,7 @@ from swarm.domain.answers.calls import (
     AnswerTarget,
     AppendStream,
     CloseStream,
+    Closing,
     Command,
     Find,
     Growth,
@@ -54,8 +55,8 @@ from swarm.domain.answers.showing import AnswerLost, AnswerShown, Last, LiveSlac
 from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import DeliveryAccepted
-from swarm.domain.text.secrets import REMOVED
-from swarm.processes.background import BackgroundTasks
+from swarm_base.processes.background import BackgroundTasks
+from swarm_base.secrets import REMOVED
 
 EVENTS_AHEAD: Final = 256
 """The maximum number of an agent's events that are queued. When the queue is full, the agent's stream is not read, and
@@ -88,8 +89,8 @@ class _NoRecord:
 
     async def leaving(self, page: int, text: str) -> None: ...
 
-    async def ending(self, call: Last, outcome: AnswerOutcome) -> str:
-        return ""
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> Closing:
+        return call.closing
 
     async def ended(self, page: int, text: str) -> None: ...
 
@@ -309,8 +310,7 @@ class LiveAnswer:
             await self._record.leaving(call.page, call.text)
         if isinstance(call, CloseStream | PostPage | UpdatePage) and call.is_last:
             assert self._live.outcome is not None  # an answer's last call comes after its outcome
-            usage = await self._record.ending(call, self._live.outcome)
-            return replace(call, closing=replace(call.closing, usage=usage))
+            return replace(call, closing=await self._record.ending(call, self._live.outcome))
         return call
 
     async def _call(self, call: StreamCall) -> None:
@@ -378,7 +378,7 @@ class LiveAnswer:
                     await self._enqueue(event)
         except Exception:  # noqa: BLE001 - the thread is told of every failure of an agent
             _log.exception("an agent could not be read", action="agent_read", turn=self._place.run_id)
-            last = Broken(reason="it failed inside")
+            last = Broken(reason="it failed while I read its answer")
         await self._enqueue(last)
 
     async def _enqueue(self, event: AgentEvent) -> None:

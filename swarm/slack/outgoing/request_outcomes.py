@@ -27,6 +27,7 @@ from swarm.slack.outgoing.block_parts import (
     rich,
     section,
     visible,
+    with_dates,
     word,
 )
 
@@ -76,7 +77,7 @@ def value_blocks(request: HumanRequest) -> list[Block]:
 def _outcome(request: HumanRequest) -> str:
     if request.status is RequestStatus.CANCELLED:
         by = withdrawn_by(request)
-        reason = f"{by[0]} by {person(by[1])}" if by else word(request.reason or "", _MAX_REASON)
+        reason = f"{by[0]} by {person(by[1])}" if by else with_dates(word(request.reason or "", _MAX_REASON))
         return f"🛑 Withdrawn: {reason or 'it is no longer needed'}"
     text = "nobody decided in time" if request.status is RequestStatus.EXPIRED else decided_text(request, person)
     sign = "✏️" if request.arguments is not None else _SIGNS.get(request.status, "✅")

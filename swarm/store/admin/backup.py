@@ -19,7 +19,8 @@ from typing import Final
 from swarm.domain.errors import ConfigurationError, Conflict, SwarmError, Unavailable
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.threads import ContextState
-from swarm.store.admin import migrations, preparation
+from swarm.store.admin import migrations, revisions
+from swarm.store.admin.refusals import CONTENT, IN_USE, NOT_EMPTY, STOP_FIRST, USE_FORCE
 from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.tables.schema import metadata
@@ -29,13 +30,6 @@ Progress = Callable[[float], None]
 
 PAGES_AT_ONCE: Final = 4_096
 LOCK_SECONDS: Final = 2.0
-IN_USE: Final = "A coordinator, or another program, uses the database"
-NOT_EMPTY: Final = "The database is not empty: its content would be lost."
-STOP_FIRST: Final = "Stop every coordinator on this database first."
-USE_FORCE: Final = "Make a backup of it first, and then restore with --force."
-
-CONTENT: Final = ("agents", "threads", "tasks", "sessions", "agent_messages", "history")
-"""A database with a row in any of these tables is not empty."""
 
 
 def kind_of(url: str) -> str:
@@ -45,7 +39,7 @@ def kind_of(url: str) -> str:
 
 def revision_of(url: str) -> str:
     """Returns the last migration of a database. Raises ConfigurationError if the database does not belong to Swarm."""
-    revision = preparation.revision(url)
+    revision = revisions.revision(url)
     if revision is None:
         raise ConfigurationError(f"There is no Swarm database at {parse_url(url)}.")
     return revision
@@ -73,14 +67,14 @@ def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Prog
     if isinstance(where, PostgresUrl):
         from swarm.store.admin import postgres_backup
 
-        replaced = _tables_at(preparation.revision(url) or preparation.newest())
+        replaced = _tables_at(revisions.revision(url) or revisions.newest())
         postgres_backup.put_back(where, copy, replaced, afterwards(revision), force=force)
         migrations.upgrade(url)
     else:
         _check_sound(copy)
         migrations.upgrade(f"sqlite:///{copy}")
         with closing(connect(copy, busy_timeout_seconds=0)) as connection:
-            for statement in afterwards(preparation.newest()):
+            for statement in afterwards(revisions.newest()):
                 connection.execute(statement)
             connection.execute("PRAGMA journal_mode = DELETE")
         with _explained(where.path):

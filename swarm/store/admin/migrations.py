@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
-from swarm.store.admin.preparation import LOCK_SECONDS, folder
+from swarm.store.admin.revisions import LOCK_SECONDS, folder
 from swarm.store.bridge.engine import PostgresUrl, SqliteUrl, parse_url
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
 

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from swarm.domain.errors import ConfigurationError, Conflict, Unavailable
-from swarm.store.admin.backup import CONTENT, IN_USE, NOT_EMPTY, STOP_FIRST, USE_FORCE
+from swarm.store.admin.refusals import CONTENT, IN_USE, NOT_EMPTY, STOP_FIRST, USE_FORCE
 from swarm.store.bridge.engine import PostgresUrl
 
 _IN_USE: Final = (

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.model.budgets import Budgets, BudgetScope, BudgetUnit
+from swarm.domain.model.budgets import BudgetScope, BudgetUnit
 from swarm.domain.model.language_models import (
     Door,
     ModelUsage,
@@ -38,6 +38,7 @@ from swarm.domain.model.language_models import (
     UsagePurpose,
     UsageTotal,
 )
+from swarm.domain.policy.budgets import Budgets
 from swarm.domain.watchers import ModelsUsed
 from swarm.store import forgotten
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, row_mapper

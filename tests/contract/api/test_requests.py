@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from swarm.cli import request_commands
-from swarm.domain.model.requests import Decide, DecisionPolicy, DecisionRule, EntryPoint, HumanDecision
+from swarm.domain.model.requests import Decide, EntryPoint, HumanDecision
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.requests.edited_arguments import TOO_COSTLY
 from tests.support.doors import Doors, Visitor, error_of
 from tests.support.schema_bombs import BOMBS
@@ -143,7 +144,7 @@ async def test_a_question_that_cannot_be_answered_is_invalid(said: dict[str, Any
 @pytest.mark.req("HITL-11")
 @pytest.mark.parametrize("name", ["Deploy", "deploy ", "DEPLOY"])
 async def test_a_rule_binds_a_tool_however_the_asker_spells_it(name: str, doors: Doors, lea: Visitor) -> None:
-    rule = DecisionRule(policy=DecisionPolicy(users=("U9",)), tool="deploy")
+    rule = DecisionRule(users=("U9",), tool="deploy")
     book = doors.world.operating_policy.book
     book.current = replace(book.current, decisions=(rule,))
     _, asked = await asks(doors, lea, tool={"name": name})

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
-from swarm.domain.model.budgets import AgentBudgets, Budget, Budgets
-from swarm.domain.model.requests import DecisionPolicy, DecisionRule
+from swarm.domain.model.requests import DecisionPolicy
+from swarm.domain.policy.budgets import AgentBudgets, Budget, Budgets
+from swarm.domain.policy.decision_rules import DecisionRule
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, error_of
 from tests.support.live import playing
 from tests.support.waiting import wait_until
@@ -129,7 +131,7 @@ async def test_budgets_of_every_scope_are_told_from_the_narrowest_on(doors: Door
         doors,
         run=Budget(tokens=50),
         thread=Budget(tokens=100),
-        agent=Budget(cost_microdollars=500_000),
+        agent=Budget(dollars=Decimal("0.5")),
         day=Budget(tokens=1000),
         agents={"lea": AgentBudgets(run=Budget(tokens=60))},
     )
@@ -147,7 +149,7 @@ async def test_budgets_of_every_scope_are_told_from_the_narrowest_on(doors: Door
         ("agent", 0.5, 0.75),
     ]  # for the thread and the day this run counts only up to its own limit
     limit(
-        doors, thread=Budget(tokens=100), agent=Budget(cost_microdollars=500_000), day=Budget(tokens=1000)
+        doors, thread=Budget(tokens=100), agent=Budget(dollars=Decimal("0.5")), day=Budget(tokens=1000)
     )  # and without a limit, as a whole
     found = await report(lea, run_id)
     assert [(one["scope"], one["limit"], one["used"]) for one in found] == [
@@ -167,7 +169,7 @@ async def test_budgets_of_every_scope_are_told_from_the_narrowest_on(doors: Door
 
 
 async def test_an_approval_raises_the_budget_that_its_card_names_and_no_other(doors: Doors, lea: Visitor) -> None:
-    limit(doors, run=Budget(tokens=35), thread=Budget(tokens=20, cost_microdollars=1_000_000))
+    limit(doors, run=Budget(tokens=35), thread=Budget(tokens=20, dollars=Decimal("1")))
     _, run_id = await streamed(doors, lea)
     assert len(await report(lea, run_id, input_tokens=35, cost_dollars=1.0)) == 3
     question = {"scope": "thread", "unit": "tokens"}
@@ -181,7 +183,7 @@ async def test_an_approval_raises_the_budget_that_its_card_names_and_no_other(do
     left = await report(lea, run_id)
     assert [(one["scope"], one["unit"]) for one in left] == [("run", "tokens"), ("thread", "dollars")]
     assert await lea.post(f"/runs/{run_id}/budget", question) == {"request_id": None, "status": None}
-    limit(doors, thread=Budget(tokens=20, cost_microdollars=1_000_000))  # without its own limit, all of the run counts
+    limit(doors, thread=Budget(tokens=20, dollars=Decimal("1")))  # without its own limit, all of the run counts
     (again,) = [
         one for one in await report(lea, run_id, input_tokens=40) if one["unit"] == "tokens" and one["limit"] == 40
     ]
@@ -249,7 +251,7 @@ async def test_the_operators_rules_say_who_may_raise_a_budget(doors: Doors, lea:
     limit(doors, run=Budget(tokens=10), day=Budget(tokens=10))
     policy = DecisionPolicy(users=("U0BOSS",))
     book = doors.world.operating_policy.book
-    book.current = replace(book.current, decisions=(DecisionRule(policy=policy, tool="budget-day"),))
+    book.current = replace(book.current, decisions=(DecisionRule(**asdict(policy), tool="budget-day"),))
     _, run_id = await streamed(doors, lea)
     await report(lea, run_id, input_tokens=10)
     seen = {}
@@ -288,7 +290,7 @@ async def test_a_rejected_budget_stops_the_answer_and_the_thread_is_told_which(d
     assert "This stream was stopped" in str(refused.content)
     texts = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries ORDER BY id")]
     why = "because the budget of this run is used up: 12 of 10 tokens, and the operator did not approve more."
-    assert [text for text in texts if "stopped" in text] == [f"The work was stopped {why}"]
+    assert [text for text in texts if "stopped" in text] == [f"I stopped the work {why}"]
 
 
 @pytest.mark.req("LOOP-13")
@@ -335,7 +337,7 @@ async def test_a_rejected_budget_ends_the_lease_of_work_on_a_message(doors: Door
     assert message["status"] == ("responded" if begins == "with an answer" else "dismissed")
     said = [row["text"] for row in await doors.world.rows("SELECT text FROM deliveries WHERE kind = 'post'")]
     why = "because the budget of this run is used up: 12 of 10 tokens, and the operator did not approve more."
-    assert sum(text == f"The work was stopped {why}" for text in said) == 1
+    assert sum(text == f"I stopped the work {why}" for text in said) == 1
     assert not any("And more." in text for text in said)
     await doors.world.send()
     marks = {emoji for _, emoji in doors.world.slack.reactions}
@@ -399,6 +401,17 @@ async def test_the_operators_command_says_what_is_wrong_with_a_value(doors: Door
     assert refused.value.hint == "days: Input should be less than or equal to 90."
 
 
+async def test_a_wrong_token_is_named_with_its_place(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWARM_OPERATOR_TOKEN", "w" * 40 + "rong")
+    with (
+        CoordinatorClient(f"http://127.0.0.1:{doors.address[1]}", "wrong") as client,
+        pytest.raises(
+            CoordinatorRefused, match=r"^SWARM_OPERATOR_TOKEN \(the environment\) is not a token of the coord"
+        ),
+    ):
+        await asyncio.to_thread(client.call, "GET", "/usage")
+
+
 @pytest.mark.req("SEC-10")
 @pytest.mark.parametrize("own", [None, 100])
 async def test_a_run_that_reports_too_much_takes_no_more_from_others_than_its_own_limit(
@@ -409,8 +422,8 @@ async def test_a_run_that_reports_too_much_takes_no_more_from_others_than_its_ow
         doors,
         run=Budget(tokens=own),
         thread=Budget(tokens=counted + 1),
-        agent=Budget(tokens=counted + 1, cost_microdollars=201_000_000),
-        day=Budget(tokens=counted + 10, cost_microdollars=201_000_000),
+        agent=Budget(tokens=counted + 1, dollars=Decimal("201")),
+        day=Budget(tokens=counted + 10, dollars=Decimal("201")),
     )
     _, run_id = await streamed(doors, lea)
     wim = await doors.worker()

@@ -11,7 +11,6 @@ from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.policy.access import AgentAccess
 from swarm.domain.policy.channels import ChannelPolicy, PeopleLists
-from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.requests.button_actions import STOP_TASK_ACTION
 from swarm.services.ground.idempotency import Caller
 from swarm.services.tasks.tasks import brief
@@ -21,12 +20,13 @@ from swarm.store.bridge.database import Database
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.test_strangers import Desk
 from tests.contract.slack.workspace import Workspace
+from tests.support.policies import governing
 
 pytestmark = pytest.mark.req("CHAN-09")
 
 OPS = "S00000OPS"
 GENERAL = "C0GENERAL"
-PROD = OperatingPolicy(
+PROD = governing(
     agent_access={"prod": AgentAccess(name="prod", people=PeopleLists(groups=frozenset({OPS})))},
     everywhere=ChannelPolicy(),
 )
@@ -67,7 +67,7 @@ async def office(gateway: Gateway, workspace: Workspace, sqlite_url: str) -> Asy
 async def test_who_joins_or_leaves_a_user_group_is_heard_or_refused_within_a_minute(
     office: Office, workspace: Workspace
 ) -> None:
-    await office.open(OperatingPolicy(channels={GENERAL: ChannelPolicy(allowed_groups=frozenset({OPS}))}))
+    await office.open(governing(channels={GENERAL: ChannelPolicy(allowed_groups=frozenset({OPS}))}))
     assert "mentions the bot" in await office.heard(workspace, "@swarm hello", user="alice")
     assert "not on the list of allowed user groups" in await office.heard(workspace, "@swarm hello")
     await workspace.seed(user_groups=[{"handle": "ops", "members": ["bob"]}])
@@ -86,7 +86,7 @@ async def test_people_are_allowed_by_the_domain_of_their_address_and_a_missing_s
 ) -> None:
     await workspace.seed(users=[{"name": "mallory", "email": "mallory@evil.test"}])
     policy = ChannelPolicy(allowed_domains=frozenset({"twin.test"}))
-    await office.open(OperatingPolicy(channels={GENERAL: policy}))
+    await office.open(governing(channels={GENERAL: policy}))
     assert "mentions the bot" in await office.heard(workspace, "@swarm hello")
     assert (await office.heard(workspace, "@swarm hello", user="mallory")).startswith("route.not_allowed")
     assert await workspace.calls("usergroups.users.list") == []
@@ -101,7 +101,7 @@ async def test_people_are_allowed_by_the_domain_of_their_address_and_a_missing_s
 async def test_an_agent_is_reached_only_by_its_people_by_name_mention_message_and_thread(
     office: Office, workspace: Workspace
 ) -> None:
-    await office.open(OperatingPolicy(agent_access=PROD.agent_access, everywhere=ChannelPolicy(agent="prod")))
+    await office.open(governing(agent_access=PROD.agent_access, everywhere=ChannelPolicy(agent="prod")))
     prod = await office.prod()
     root = await workspace.say("swarm#prod restart it", user="alice")
     assert "swarm#prod" in await office.decided(GENERAL, root)
@@ -156,9 +156,7 @@ async def test_a_click_on_an_agents_task_takes_the_right_to_use_the_agent(office
 async def test_while_slack_does_not_show_the_group_nothing_is_lost_and_nobody_is_told_anything(
     office: Office, workspace: Workspace, fault: str
 ) -> None:
-    await office.open(
-        OperatingPolicy(channels={GENERAL: ChannelPolicy(allowed_groups=frozenset({OPS}))}), wait_seconds=0.2
-    )
+    await office.open(governing(channels={GENERAL: ChannelPolicy(allowed_groups=frozenset({OPS}))}), wait_seconds=0.2)
     about = {"seconds": 1, "times": 2} if fault == "http_429" else {"times": 2}
     await workspace.fault(fault, method="usergroups.users.list", **about)
     mine, theirs = await workspace.say("@swarm hello", user="alice"), await workspace.say("@swarm hi", user="bob")

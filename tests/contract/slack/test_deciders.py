@@ -11,7 +11,6 @@ import pytest
 from swarm.domain.model.requests import (
     Decide,
     DecisionPolicy,
-    DecisionRule,
     EntryPoint,
     FieldType,
     FormField,
@@ -23,12 +22,13 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.policy.channels import ChannelPolicy, External
-from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.policy.decision_rules import DecisionRule
 from swarm.domain.requests.button_actions import DECIDE_ACTION, FOR_EVERYBODY, FORM_ACTION
 from swarm.services.requests.human_requests import AskedWork
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.test_strangers import Desk, desk
 from tests.contract.slack.workspace import Workspace
+from tests.support.policies import governing
 from tests.support.world import holding
 
 __all__ = ["desk"]
@@ -50,7 +50,7 @@ class Table:
 
     async def open(self, *rules: DecisionRule) -> None:
         everywhere = ChannelPolicy(external=External.ALLOW)
-        await self.desk.open(OperatingPolicy(everywhere=everywhere, decisions=rules))
+        await self.desk.open(governing(everywhere=everywhere, decisions=rules))
 
     async def ask(self, *, by: str = "alice", wait: bool = False, **new: Any) -> HumanRequest:
         """Somebody writes, the lead asks for a permission, and its card is in the thread."""
@@ -124,7 +124,7 @@ async def test_a_form_opens_only_for_who_may_fill_it_in(table: Table, workspace:
 
 @pytest.mark.req("HITL-07")
 async def test_both_kinds_of_grants_from_button_to_next_call(table: Table) -> None:
-    rule = DecisionRule(policy=DecisionPolicy(users=("U00000BOB",), requester=True), tool="git_*")
+    rule = DecisionRule(users=("U00000BOB",), requester=True, tool="git_*")
     await table.open(rule)
     await table.ask()
     labels = [
@@ -165,7 +165,7 @@ async def test_a_word_decides_for_who_may_and_for_nobody_else(
     await routed("bob")
     assert await table.status(request) is RequestStatus.OPEN
     assert await table.told("bob") == [
-        "✋ “lead wants to use `git_push`” still waits: only <@U000ALICE> can decide it. "
+        "✋ “lead wants to use the tool `git_push`” still waits: only <@U000ALICE> can decide it. "
         "I passed your message on as a new one."
     ]
     await routed("alice")
@@ -189,7 +189,7 @@ async def test_a_bystanders_remark_is_not_stored_as_the_answer(table: Table, wor
 
 async def test_a_press_on_an_outdated_card_is_answered_and_does_not_count(table: Table) -> None:
     """Somebody has changed the arguments, and the card that the second approver sees is still the old one."""
-    await table.open(DecisionRule(policy=DecisionPolicy(users=("U00000BOB", "U000CAROL"), need=2)))
+    await table.open(DecisionRule(users=("U00000BOB", "U000CAROL"), need=2))
     request = await table.ask(decisions=(D.APPROVE, D.EDIT, D.REJECT))
     decisions = table.desk.services.decisions
     edit = Decide(request_id=request.id, decision=D.EDIT, door=EntryPoint.HTTP, person="U000CAROL")
@@ -206,7 +206,7 @@ async def test_a_press_on_an_outdated_card_is_answered_and_does_not_count(table:
 async def test_a_form_that_was_opened_before_another_persons_values_does_not_approve_them(
     table: Table, workspace: Workspace
 ) -> None:
-    await table.open(DecisionRule(policy=DecisionPolicy(users=("U00000BOB", "U000CAROL"), need=2)))
+    await table.open(DecisionRule(users=("U00000BOB", "U000CAROL"), need=2))
     fields = tuple(FormField(name=f"f{number}") for number in range(8))
     request = await table.ask(fields=fields, tool=None, decisions=(D.ANSWER, D.REJECT))
     opened = await workspace.act(user="bob", ts=(await table.card())["ts"], action_id=FORM_ACTION)

@@ -29,6 +29,7 @@ from swarm.store.bridge.database import Database
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.test_http_door import signed
 from tests.contract.slack.workspace import Workspace
+from tests.support.policies import governing
 
 pytestmark = pytest.mark.req("CHAN-11")
 
@@ -170,7 +171,7 @@ async def test_a_refused_mention_is_answered_once_and_only_to_that_person(desk: 
 
 
 async def test_where_strangers_are_allowed_their_message_is_routed_and_marked(desk: Desk, workspace: Workspace) -> None:
-    await desk.open(OperatingPolicy(everywhere=ChannelPolicy(external=External.ALLOW)))
+    await desk.open(governing(everywhere=ChannelPolicy(external=External.ALLOW)))
     await workspace.say("@swarm hello", user="eve")
     (trigger,) = await eventually(desk.triggers)
     assert (trigger.started_by, trigger.thread_context[0].standing) == ("strangers", "external")

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from starlette.routing import BaseRoute
 
+from packages.swarm_agents.tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted
 from swarm.clock import ManualClock
-from swarm.entrypoints.agui.agui_api import AguiEntryPoint
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
 from swarm.entrypoints.web.access import Access, checked_host, checked_origin
@@ -19,7 +19,7 @@ from swarm.entrypoints.web.identity import Identities
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.store.bridge.database import Database
-from tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted
+from swarm_agents.agui.agui_api import AguiEntryPoint
 from tests.support.doors import OPERATOR_TOKEN, serving
 from tests.support.http import client as http_client
 from tests.support.world import World

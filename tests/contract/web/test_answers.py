@@ -11,9 +11,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from swarm.domain.text.characters import data_for_model
 from swarm.entrypoints.web.answers import Answer, AnswerTransport, json_for_model
 from swarm.entrypoints.web.server import Config, HttpProtocol
+from swarm_base.characters import data_for_model
 from tests.support.every import every
 from tests.support.naughty import STORABLE
 

@@ -12,15 +12,15 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from packages.swarm_agents.tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted, agui_input
 from swarm.clock import ManualClock
-from swarm.entrypoints.agui.agui_api import AguiEntryPoint
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.web.access import Access, checked_origin
 from swarm.entrypoints.web.identity import Identities
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.store.bridge.database import Database
-from tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted, agui_input
+from swarm_agents.agui.agui_api import AguiEntryPoint
 from tests.support.browser import browser
 from tests.support.doors import OPERATOR_TOKEN, serving
 from tests.support.world import World

@@ -75,7 +75,7 @@ def test_a_code_block_is_closed_above_and_opened_again_below() -> None:
     run = Run().play(
         [(0.0, text("```sh\nls\n")), (1.0, SEAL), (2.0, PASS), (3.0, text("cd\n```\nDone.")), (4.0, Finished())]
     )
-    assert [message.text for message in run.messages] == ["```sh\nls\n\n```", "```sh\ncd\n```\nDone."]
+    assert [message.text for message in run.messages] == ["```sh\nls\n```", "```sh\ncd\n```\nDone."]
 
 
 @every(

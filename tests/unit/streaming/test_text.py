@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarm.domain.answers.text import SafeText, without_markers
-from swarm.domain.text import secrets
-from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
+from swarm_base import secrets
+from swarm_base.characters import strip_invisible
+from swarm_base.secrets import without_secrets
 
 pytestmark = pytest.mark.req("STREAM-04")
 

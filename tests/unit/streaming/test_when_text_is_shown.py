@@ -231,7 +231,7 @@ def test_long_texts_of_every_kind_go_over_several_messages(whole: str, mode: Pag
 def test_a_code_block_that_ends_where_a_message_ends_is_not_opened_again() -> None:
     """No empty block stands at the top of the next message."""
     run = Run().play([(0, text("```py\nx = 1\n")), (290, text("```\nDone.")), (291, Finished())])
-    assert [message.text for message in run.messages] == ["```py\nx = 1\n\n```", "\nDone."]
+    assert [message.text for message in run.messages] == ["```py\nx = 1\n```", "\nDone."]
 
 
 @pytest.mark.req("STREAM-06")

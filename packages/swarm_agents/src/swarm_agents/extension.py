@@ -9,7 +9,9 @@ from swarm.extensions import Command, Extension
 EXTENSION: Final = Extension(
     package="swarm-agents",
     commands={
-        "chat": Command(target="swarm.cli.chat:chat", usage="Usage: swarm chat [OPTIONS] [WORDS...]"),
-        "eval": Command(target="swarm.cli.eval:evaluation"),
+        "chat": Command(target="swarm_agents.cli.chat:chat", usage="Usage: swarm chat [OPTIONS] [WORDS...]"),
+        "eval": Command(target="swarm_agents.cli.eval:evaluation"),
     },
+    agents="swarm_agents.app.built_in:hosted",
+    routes="swarm_agents.app.built_in:routes",
 )

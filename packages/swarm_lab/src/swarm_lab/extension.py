@@ -9,7 +9,9 @@ from swarm.extensions import Command, Extension
 EXTENSION: Final = Extension(
     package="swarm-lab",
     commands={
-        "bench": Command(target="swarm.cli.bench:bench"),
-        "conformance": Command(target="swarm.cli.conformance:conformance"),
+        "bench": Command(target="swarm_lab.cli.bench:bench"),
+        "conformance": Command(target="swarm_lab.cli.conformance:conformance"),
+        "demo": Command(target="swarm_lab.cli.commands:demo"),
+        "slack selftest": Command(target="swarm_lab.cli.commands:selftest"),
     },
 )

@@ -9,6 +9,6 @@ from swarm.extensions import Command, Extension
 EXTENSION: Final = Extension(
     package="swarm-runner",
     commands={
-        "run": Command(target="swarm.cli.run:run", usage="Usage: swarm run NAME --provider PROVIDER [OPTIONS]"),
+        "run": Command(target="swarm_runner.cli:run", usage="Usage: swarm run NAME --provider PROVIDER [OPTIONS]"),
     },
 )

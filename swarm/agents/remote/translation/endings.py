@@ -38,7 +38,7 @@ from swarm.agents.remote.translation.wire import (
 from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import Asked, Cancelled, Failed, Finished, Interrupted
 from swarm.domain.model.requests import MAX_OPEN_PER_WORK
-from swarm.telemetry.redaction import Redactor
+from swarm_base.redaction import Redactor
 
 _INTERRUPTS: Final = MAX_OPEN_PER_WORK + 1  # one too many is seen, and refused
 _ERROR_CHARACTERS: Final = 500

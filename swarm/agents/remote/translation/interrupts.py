@@ -36,7 +36,7 @@ from swarm.domain.model.requests import (
     HumanDecision,
     ToolRequest,
 )
-from swarm.domain.requests.schema_forms import fields_of, json_text
+from swarm_base.schema_forms import fields_of, json_text
 
 _RAW_BYTES: Final = 256 * 1024
 _TOO_LONG: Final = f"tool.arguments: at most {MAX_ARGUMENT_BYTES:,} bytes of JSON, because people read all of it"

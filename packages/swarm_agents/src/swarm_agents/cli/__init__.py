@@ -1,0 +1,1 @@
+"""The commands ``swarm chat`` and ``swarm eval``."""

@@ -1,1 +1,0 @@
-"""The kinds of CLIs, one module each. `swarm.runner.settings.door_of` chooses the door of a provider."""
