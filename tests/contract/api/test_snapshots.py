@@ -25,9 +25,9 @@ from tests.support.world import BOT, said
 from tools.tool import discover
 
 SNAPSHOTS = Path(__file__).with_name("snapshots.json")
-RANDOM = re.compile(  # ids, tokens, keys, timestamps of messages
+RANDOM = re.compile(  # ids, tokens, keys, times of messages
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\bswarm_[\w-]{43,}|(?<![\w-])(?:[\w-]{43}|[\w-]{22}|[0-9a-f]{16})(?![\w-])"
-    r"|17\d{8}\.?\d{6}"
+    r"|17\d{8}\.?\d{6}|[\d-]{10} [\d:]{8} UTC"
 )
 
 
