@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from swarm.domain.json_shapes import TaskShape, shape
 from swarm.domain.model.agents import Role
+from swarm.domain.model.tasks import TaskView
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -11,11 +11,11 @@ class _AcceptTask(WritingArguments):
     task_id: TaskId
 
 
-async def _accept_task(call: CallContext, said: _AcceptTask) -> TaskShape:
+async def _accept_task(call: CallContext, said: _AcceptTask) -> TaskView:
     """Accept a task that was offered to you. You then receive it as task_assigned. Its thread becomes yours, unless it
     has gone to another agent since the offer.
     """
-    return shape(TaskShape, await call.services.delegations.accept(call, said.task_id))
+    return await call.services.delegations.accept(call, said.task_id)
 
 
-TOOL = McpTool(name="accept-task", arguments=_AcceptTask, result=TaskShape, run=_accept_task, roles=(Role.WORKER,))
+TOOL = McpTool(name="accept-task", arguments=_AcceptTask, result=TaskView, run=_accept_task, roles=(Role.WORKER,))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.json_shapes import TaskShape, shape
+from swarm.domain.model.tasks import TaskView
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -17,11 +17,11 @@ class _CancelTask(WritingArguments):
     ] = ""
 
 
-async def _cancel_task(call: CallContext, said: _CancelTask) -> TaskShape:
+async def _cancel_task(call: CallContext, said: _CancelTask) -> TaskView:
     """Cancel a task and all its subtasks. The task's agent is notified at once and can post nothing more; the thread
     returns to the agent that delegated the task.
     """
-    return shape(TaskShape, await call.services.tasks.cancel(call, said.task_id, said.reason))
+    return await call.services.tasks.cancel(call, said.task_id, said.reason)
 
 
-TOOL = McpTool(name="cancel-task", arguments=_CancelTask, result=TaskShape, run=_cancel_task)
+TOOL = McpTool(name="cancel-task", arguments=_CancelTask, result=TaskView, run=_cancel_task)

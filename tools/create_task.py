@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.json_shapes import TaskShape, shape
+from swarm.domain.model.tasks import TaskView
 from swarm.services.tasks.tasks import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, WritingArguments
 
@@ -27,14 +27,13 @@ class _CreateTask(WritingArguments):
     ] = None
 
 
-async def _create_task(call: CallContext, said: _CreateTask) -> TaskShape:
+async def _create_task(call: CallContext, said: _CreateTask) -> TaskView:
     """Create a task for a worker. The task belongs to the thread of your lease, and the thread stays with its owner; to
     hand over a message together with its thread, use inbox-delegate. You get a task_finished notice with the result. A
     worker may create subtasks of its own task, passed as parent_id.
     """
     wording = brief(said.description, said.title, said.priority, said.depends_on)
-    task = await call.services.tasks.create(call, wording, agent=said.agent, parent_id=said.parent_id)
-    return shape(TaskShape, task)
+    return await call.services.tasks.create(call, wording, agent=said.agent, parent_id=said.parent_id)
 
 
-TOOL = McpTool(name="create-task", arguments=_CreateTask, result=TaskShape, run=_create_task)
+TOOL = McpTool(name="create-task", arguments=_CreateTask, result=TaskView, run=_create_task)

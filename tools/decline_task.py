@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.json_shapes import TaskShape, shape
 from swarm.domain.model.agents import Role
+from swarm.domain.model.tasks import TaskView
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -18,9 +18,9 @@ class _DeclineTask(WritingArguments):
     ]
 
 
-async def _decline_task(call: CallContext, said: _DeclineTask) -> TaskShape:
+async def _decline_task(call: CallContext, said: _DeclineTask) -> TaskView:
     """Return a task that was offered to you. Its message goes back to the agent that offered it, with your reason."""
-    return shape(TaskShape, await call.services.delegations.decline(call, said.task_id, said.reason))
+    return await call.services.delegations.decline(call, said.task_id, said.reason)
 
 
-TOOL = McpTool(name="decline-task", arguments=_DeclineTask, result=TaskShape, run=_decline_task, roles=(Role.WORKER,))
+TOOL = McpTool(name="decline-task", arguments=_DeclineTask, result=TaskView, run=_decline_task, roles=(Role.WORKER,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm.domain.json_shapes import TaskShape, shape
+from swarm.domain.model.tasks import TaskView
 from tools.tool import Arguments, CallContext, McpTool, TaskId
 
 
@@ -10,11 +10,11 @@ class _GetTask(Arguments):
     task_id: TaskId
 
 
-async def _get_task(call: CallContext, said: _GetTask) -> TaskShape:
+async def _get_task(call: CallContext, said: _GetTask) -> TaskView:
     """Read a task: its description, state, progress, result or error, and dependencies. Leads may read all tasks;
     workers may read their own tasks, tasks that they have created, and the dependencies of both.
     """
-    return shape(TaskShape, await call.services.tasks.get(call.agent, said.task_id))
+    return await call.services.tasks.get(call.agent, said.task_id)
 
 
-TOOL = McpTool(name="get-task", arguments=_GetTask, result=TaskShape, run=_get_task)
+TOOL = McpTool(name="get-task", arguments=_GetTask, result=TaskView, run=_get_task)

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.json_shapes import MemberShape, shape
+from swarm.services.operate.team import Member
 from tools.tool import Arguments, CallContext, McpTool
 
 
@@ -21,7 +21,7 @@ class _ListAgents(Arguments):
 class _Team(TypedDict):
     """The agents of the team, oldest first."""
 
-    agents: list[MemberShape]
+    agents: list[Member]
     left_out: int  # the number of agents not listed
 
 
@@ -30,9 +30,9 @@ async def _list_agents(call: CallContext, said: _ListAgents) -> _Team:
     and its load: the number of its open tasks, of the threads that it owns, and of its current runs.
     """
     members = await call.services.team.members()
-    shown = members if len(members) <= said.limit else sorted(members, key=lambda one: not one.present.online)
+    shown = members if len(members) <= said.limit else sorted(members, key=lambda one: one.status != "online")
     return {
-        "agents": [shape(MemberShape, member, member.present, member.present.agent) for member in shown[: said.limit]],
+        "agents": shown[: said.limit],
         "left_out": max(0, len(members) - said.limit),
     }
 

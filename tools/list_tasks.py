@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.json_shapes import FoundTasks, shape
-from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.tasks import FoundTasks, TaskStatus
 from tools.tool import Arguments, CallContext, McpTool
 
 
@@ -21,7 +20,7 @@ async def _list_tasks(call: CallContext, said: _ListTasks) -> FoundTasks:
     (descriptions, results, errors) are cut to 1,000 characters that end in "…"; get-task returns the full text.
     """
     found = await call.services.tasks.latest(call.agent, said.status, said.limit, bound_to=call.bound_to)
-    return shape(FoundTasks, tasks=found)
+    return {"tasks": found}
 
 
 TOOL = McpTool(name="list-tasks", arguments=_ListTasks, result=FoundTasks, run=_list_tasks)

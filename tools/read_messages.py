@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from swarm.domain.json_shapes import AgentMessageShape, agent_message_shape
-from swarm.services.operate.messages import PageRequest
+from swarm.services.operate.messages import AgentMessagesPage, PageRequest
 from tools.tool import Arguments, CallContext, McpTool
 
 
@@ -30,20 +28,12 @@ class _ReadMessages(Arguments):
     )
 
 
-class _MessagePage(TypedDict):
-    """Messages, oldest first. ``more`` says whether there are more; ``next_after`` is where to continue."""
-
-    messages: list[AgentMessageShape]
-    next_after: str | None
-    more: bool
-
-
-async def _read_messages(call: CallContext, said: _ReadMessages) -> _MessagePage:
+async def _read_messages(call: CallContext, said: _ReadMessages) -> AgentMessagesPage:
     """Read messages from agents: in a channel, or between another agent and you. If you name neither, you get all
     unread messages that are meant for you. Without 'after' you get the latest messages. Messages that are meant for you
     (direct messages and mentions) then count as read. These channels are not Slack channels.
     """
-    page = await call.services.messages.read(
+    return await call.services.messages.read(
         call.agent,
         PageRequest(
             channel=said.channel,
@@ -54,11 +44,6 @@ async def _read_messages(call: CallContext, said: _ReadMessages) -> _MessagePage
             unread_only=said.unread_only,
         ),
     )
-    return {
-        "messages": [agent_message_shape(message) for message in page.messages],
-        "next_after": page.messages[-1].id if page.messages else said.after,
-        "more": page.more,
-    }
 
 
-TOOL = McpTool(name="read-messages", arguments=_ReadMessages, result=_MessagePage, run=_read_messages)
+TOOL = McpTool(name="read-messages", arguments=_ReadMessages, result=AgentMessagesPage, run=_read_messages)

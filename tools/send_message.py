@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from swarm.domain.json_shapes import AddresseeShape, shape
 from swarm.domain.model.agents import MAX_TEXT_CHARACTERS
+from swarm.services.operate.messages import Sent
 from tools.tool import CallContext, McpTool, WritingArguments
 
 
@@ -27,25 +26,12 @@ class _SendMessage(WritingArguments):
     ] = None
 
 
-class _SentMessage(TypedDict):
-    """The recipients of the message, and mentioned names that belong to no agent."""
-
-    message_id: str
-    addressees: list[AddresseeShape]
-    unknown_mentions: list[str]
-
-
-async def _send_message(call: CallContext, said: _SendMessage) -> _SentMessage:
+async def _send_message(call: CallContext, said: _SendMessage) -> Sent:
     """Send a message to another agent, or to a channel of the agents. The recipients are notified at once, or when they
     come back online; you get answers in the same way. People do not see the message. To hand over work, use a task.
     Repeating the same call sends nothing, unless it has a different request_id.
     """
-    sent = await call.services.messages.send(call, said.text, to=said.to, channel=said.channel)
-    return {
-        "message_id": sent.message_id,
-        "addressees": [shape(AddresseeShape, one, one.agent) for one in sent.addressees],
-        "unknown_mentions": list(sent.unknown),
-    }
+    return await call.services.messages.send(call, said.text, to=said.to, channel=said.channel)
 
 
-TOOL = McpTool(name="send-message", arguments=_SendMessage, result=_SentMessage, run=_send_message)
+TOOL = McpTool(name="send-message", arguments=_SendMessage, result=Sent, run=_send_message)

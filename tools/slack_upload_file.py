@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.errors import Invalid
-from swarm.domain.json_shapes import SharedFileShape, shape
+from swarm.domain.model.files import Shared
 from swarm.services.work.fencing import ThreadReference
 from swarm_base.secrets import without_secrets
 from tools.tool import CallContext, McpTool, WritingArguments
@@ -29,12 +29,12 @@ class _SlackUploadFile(WritingArguments):
     comment: Annotated[str | None, Field(max_length=10_000, description="A sentence to post with the file.")] = None
 
 
-async def _slack_upload_file(call: CallContext, said: _SlackUploadFile) -> SharedFileShape:
+async def _slack_upload_file(call: CallContext, said: _SlackUploadFile) -> Shared:
     """Put a file of up to 700 kB into the Slack thread of an inbox message or a task; a larger one goes to POST /files
     as the body of the request. This does not answer the message: answer with slack-reply afterwards, since the last
     answer may end your lease. Repeating the same call uploads nothing.
     """
-    shared = await call.services.uploads.upload_content(
+    return await call.services.uploads.upload_content(
         call,
         ThreadReference(inbox_message_id=said.inbox_message_id, task_id=said.task_id),
         said.name,
@@ -42,7 +42,6 @@ async def _slack_upload_file(call: CallContext, said: _SlackUploadFile) -> Share
         title=said.title,
         comment=said.comment,
     )
-    return shape(SharedFileShape, shared)
 
 
 def _content(said: _SlackUploadFile) -> bytes:
@@ -57,4 +56,4 @@ def _content(said: _SlackUploadFile) -> bytes:
         raise Invalid("Not valid: content_base64.", fields={"content_base64": "standard base64"}) from error
 
 
-TOOL = McpTool(name="slack-upload-file", arguments=_SlackUploadFile, result=SharedFileShape, run=_slack_upload_file)
+TOOL = McpTool(name="slack-upload-file", arguments=_SlackUploadFile, result=Shared, run=_slack_upload_file)

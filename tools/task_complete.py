@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.json_shapes import TaskShape, shape
 from swarm.domain.model.agents import Role
+from swarm.domain.model.tasks import TaskView
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -22,13 +22,11 @@ class _TaskComplete(WritingArguments):
     ] = None
 
 
-async def _task_complete(call: CallContext, said: _TaskComplete) -> TaskShape:
+async def _task_complete(call: CallContext, said: _TaskComplete) -> TaskView:
     """End your task as done. The thread returns to the agent that delegated the task, with any messages that people
     wrote meanwhile and that you have not answered.
     """
-    return shape(TaskShape, await call.services.task_work.complete(call, said.task_id, said.result, said.reply))
+    return await call.services.task_work.complete(call, said.task_id, said.result, said.reply)
 
 
-TOOL = McpTool(
-    name="task-complete", arguments=_TaskComplete, result=TaskShape, run=_task_complete, roles=(Role.WORKER,)
-)
+TOOL = McpTool(name="task-complete", arguments=_TaskComplete, result=TaskView, run=_task_complete, roles=(Role.WORKER,))

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.json_shapes import TaskShape, shape
 from swarm.domain.model.agents import Role
+from swarm.domain.model.tasks import TaskView
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -19,11 +19,11 @@ class _TaskFail(WritingArguments):
     ] = None
 
 
-async def _task_fail(call: CallContext, said: _TaskFail) -> TaskShape:
+async def _task_fail(call: CallContext, said: _TaskFail) -> TaskView:
     """End your task because it cannot or should not be done. A clear early failure is better than a late guess. Tasks
     that depend on it fail as well.
     """
-    return shape(TaskShape, await call.services.task_work.fail(call, said.task_id, said.error, said.reply))
+    return await call.services.task_work.fail(call, said.task_id, said.error, said.reply)
 
 
-TOOL = McpTool(name="task-fail", arguments=_TaskFail, result=TaskShape, run=_task_fail, roles=(Role.WORKER,))
+TOOL = McpTool(name="task-fail", arguments=_TaskFail, result=TaskView, run=_task_fail, roles=(Role.WORKER,))

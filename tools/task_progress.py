@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.json_shapes import TaskShape, shape
 from swarm.domain.model.agents import Role
+from swarm.domain.model.tasks import TaskView
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -17,14 +17,11 @@ class _TaskProgress(WritingArguments):
     percent: Annotated[int | None, Field(ge=0, le=100, description="How much is done, if known.")] = None
 
 
-async def _task_progress(call: CallContext, said: _TaskProgress) -> TaskShape:
+async def _task_progress(call: CallContext, said: _TaskProgress) -> TaskView:
     """Report the progress of your task. The thread shows the progress as one message, which each call updates and which
     has a button to stop the task.
     """
-    task = await call.services.task_work.progress(call, said.task_id, said.message, said.percent)
-    return shape(TaskShape, task)
+    return await call.services.task_work.progress(call, said.task_id, said.message, said.percent)
 
 
-TOOL = McpTool(
-    name="task-progress", arguments=_TaskProgress, result=TaskShape, run=_task_progress, roles=(Role.WORKER,)
-)
+TOOL = McpTool(name="task-progress", arguments=_TaskProgress, result=TaskView, run=_task_progress, roles=(Role.WORKER,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm.domain.json_shapes import TrayShape, tray_shape
+from swarm.domain.model.triggers import Tray
 from tools.tool import Arguments, CallContext, McpTool
 
 
@@ -10,12 +10,12 @@ class _Nothing(Arguments):
     pass
 
 
-async def _tray(call: CallContext, said: _Nothing) -> TrayShape:
+async def _tray(call: CallContext, said: _Nothing) -> Tray:
     """See what is waiting for you: how many inbox messages and messages from other agents are unread, with the
     beginning of each; your open tasks by status; and how many threads you own. Previews are truncated; get the full
     text with read-inbox-message or read-messages.
     """
-    return tray_shape(await call.services.trays.of(call.agent, call.bound_to))
+    return await call.services.trays.of(call.agent, call.bound_to)
 
 
-TOOL = McpTool(name="tray", arguments=_Nothing, result=TrayShape, run=_tray)
+TOOL = McpTool(name="tray", arguments=_Nothing, result=Tray, run=_tray)

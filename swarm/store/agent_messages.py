@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, delete, func, insert, or_, select, update
 
 from swarm.clock import new_id
-from swarm.domain.model.agents import AgentMessage
+from swarm.domain.model.agents import AgentMessage, UserView
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents
@@ -289,5 +289,9 @@ def _is_addressed(row: Row) -> bool:
 
 
 _message = row_mapper(
-    AgentMessage, for_reader=_is_addressed, unread=lambda row: _is_addressed(row) and row["read_at"] is None
+    AgentMessage,
+    sender=lambda row: UserView(id=row["sender_id"], name=row["sender"]),
+    channel=lambda row: row["channel"] and f"#{row['channel']}",
+    for_reader=_is_addressed,
+    unread=lambda row: _is_addressed(row) and row["read_at"] is None,
 )

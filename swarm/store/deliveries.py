@@ -15,6 +15,7 @@ from swarm.domain.model.deliveries import (
     EPHEMERAL_SECONDS,
     Delivery,
     DeliveryKind,
+    DeliveryRow,
     DeliveryStatus,
     DeliveryStep,
 )
@@ -438,9 +439,10 @@ def of_request(tx: Transaction, request_id: str) -> list[Row]:
     return _OF_REQUEST.all(tx, request_id=request_id)
 
 
-def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:
+def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[DeliveryRow]:
     """Returns the newest deliveries, optionally with one status."""
-    return _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
+    rows = _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
+    return list(map(delivery_row, rows))
 
 
 def matching(tx: Transaction, selection: Selection, limit: int) -> list[str]:
@@ -457,6 +459,7 @@ def delivery(row: Row) -> Delivery:
 
 
 _delivery = row_mapper(Delivery, "answers_ts")
+delivery_row = row_mapper(DeliveryRow)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

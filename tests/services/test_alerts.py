@@ -93,7 +93,7 @@ async def test_every_kind_of_agent_gets_the_template_as_the_new_message(world: W
     ids = Ids(run_id="r", agui_run_id="a", trace_id="t", conversation_id="c")
     streamed = run_input(trigger, ids, bot_name="swarm", client_context={})
     assert ([one.text for one in streamed.messages], streamed.history) == ([rendered], ())
-    assert (await world.services.inbox.read(lead, message.id)).inbox_message.text == rendered
+    assert (await world.services.inbox.read(lead, message.id)).text == rendered
     await world.answers(lead, trigger, "it is the log")
     await world.send()
     (answer,) = [done for done in world.slack.landed if done.kind is DeliveryKind.POST]

@@ -217,13 +217,13 @@ async def test_an_inbox_message_can_be_read_whole_by_its_agent_and_by_nobody_els
     await world.send()
     inbox_message = await world.inbox_message(await world.says("and now?", thread=root))
     whole = await world.services.inbox.read(lead, inbox_message.id)
-    assert (whole.inbox_message.text, whole.inbox_message.user_name, whole.thread.channel_name) == (
+    assert (whole.text, whole.user.name, whole.thread.channel_name) == (
         "and now?",
         "alice",
         "#general",
     )
     assert whole.previous_reply == "good morning"
-    assert whole.inbox_message.routing_reason == "lead owns the thread"
+    assert whole.routing_reason == "lead owns the thread"
     assert [one.text for one in whole.thread_context] == ["@UBOT hello", "good morning", "and now?"]
     with pytest.raises(NotFound) as foreign:
         await world.services.inbox.read(other, inbox_message.id)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from swarm.domain.model.agents import UserView
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.policy.channels import ChannelPolicy
@@ -35,7 +36,7 @@ async def test_an_edit_of_a_claimed_message_is_told_at_once_though_its_thread_is
     notice = await world.only(lead)
     assert notice.kind is TriggerKind.MESSAGE_CHANGED
     assert notice.notice is not None
-    assert (notice.notice.inbox_message_id, notice.notice.actor_name) == (trigger.id, "alice")
+    assert (notice.notice.inbox_message_id, notice.notice.actor) == (trigger.id, UserView(id="U1", name="alice"))
     assert notice.notice.text == "@UBOT deploy to production"
     assert "deploy to production" in notice.prompt
     await world.answers(lead, trigger, "done")

@@ -207,7 +207,7 @@ async def test_only_the_run_that_holds_the_work_may_escalate_and_says_why(world:
     with pytest.raises(NotFound):
         await by_tool(world, worker, trigger)
     with pytest.raises(LeaseLost):
-        await by_tool(world, lead, replace(trigger, lease_token="another"))
+        await by_tool(world, lead, replace(trigger, lease=replace(trigger.lease, token="another")))
     with pytest.raises(Invalid):
         await by_tool(world, lead, trigger, "  ")
     assert await webhook_bodies(world) == []

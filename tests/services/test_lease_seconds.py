@@ -48,7 +48,7 @@ async def test_a_notice_is_leased_for_as_long(hasty: World, way: str) -> None:
         notice = await hasty.only(lead)
     else:
         (notice,) = (await hasty.services.work.renew(lead, [work.lease_token])).notices
-    assert notice.lease_expires_at == hasty.clock.now_us() + LEASE_SECONDS * 1_000_000
+    assert notice.lease.expires_at == hasty.clock.now_us() + LEASE_SECONDS * 1_000_000
 
 
 def test_a_lease_too_short_to_be_renewed_stops_the_start(tmp_path: Path) -> None:

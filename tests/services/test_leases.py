@@ -30,7 +30,7 @@ async def test_a_lease_holds_for_a_minute_and_a_renewal_gives_a_full_minute_more
     lead = await world.lead()
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
-    assert trigger.lease_expires_at == world.clock.now_us() + 60_000_000
+    assert trigger.lease.expires_at == world.clock.now_us() + 60_000_000
     await world.later(59)
     heartbeat = await world.services.work.renew(lead, [trigger.lease_token])
     assert heartbeat.renewed.expiries == ((trigger.lease_token, world.clock.now_us() + 60_000_000),)

@@ -57,7 +57,7 @@ async def told(world: World) -> dict[str, list[str]]:
 
 
 def names(sent: Sent) -> list[str]:
-    return [one.agent.name for one in sent.addressees]
+    return [one.name for one in sent.addressees]
 
 
 async def test_a_direct_message_reaches_the_recipient_as_a_notice(world: World) -> None:
@@ -83,7 +83,7 @@ async def test_a_message_arrives_as_it_was_written_also_where_slack_would_read_s
 async def test_a_message_waits_for_a_recipient_who_is_offline(world: World) -> None:
     lea, wim = await world.lead("lea"), await world.worker("wim", online=False)
     (addressee,) = (await send(world, lea, "good morning", to="wim")).addressees
-    assert not addressee.online
+    assert addressee.status == "offline"
     await world.later(DAY)
     assert (await world.only(wim)).kind == "agent_message"
 
@@ -146,9 +146,9 @@ async def test_everybody_reads_a_channel_and_only_those_mentioned_are_told(world
     assert await told(world) == {"wim": ["@wim please look"]}
     for reader in (lea, wim, ada):
         page = await read(world, reader, channel="reviews")
-        assert [(message.sender, message.channel) for message in page.messages] == [
-            ("lea", "reviews"),
-            ("wim", "reviews"),
+        assert [(message.sender.name, message.channel) for message in page.messages] == [
+            ("lea", "#reviews"),
+            ("wim", "#reviews"),
         ]
 
 
@@ -173,7 +173,7 @@ async def test_whom_a_text_mentions(world: World, text: str, meant: list[str], u
     await world.worker("wim-two", online=False)
     await world.worker("ada")
     sent = await send(world, lea, text, channel="talk")
-    assert (names(sent), sent.unknown) == (meant, unknown)
+    assert (names(sent), sent.unknown_mentions) == (meant, unknown)
     assert set(await told(world)) == set(meant)
 
 
@@ -182,7 +182,7 @@ async def test_a_mention_in_a_direct_message_tells_nobody_else(world: World) -> 
     await world.worker("wim")
     await world.worker("ada")
     sent = await send(world, lea, "@ada must not know, @nobody, @all", to="wim")
-    assert (names(sent), sent.unknown) == (["wim"], ())
+    assert (names(sent), sent.unknown_mentions) == (["wim"], ())
     assert set(await told(world)) == {"wim"}
 
 
@@ -396,7 +396,7 @@ async def test_talking_to_agents_is_no_sign_of_life(world: World) -> None:
     sent = await send(world, lea, "@all?", channel="talk")
     assert names(sent) == []
     members = await world.services.team.members()
-    assert [(member.present.agent.name, member.present.online) for member in members] == [("lea", True), ("wim", False)]
+    assert [(member.name, member.status) for member in members] == [("lea", "online"), ("wim", "offline")]
 
 
 @pytest.mark.both_engines

@@ -284,7 +284,7 @@ async def test_the_time_in_which_some_coordinator_listened_adds_up_over_a_loop_o
 
 async def is_online(world: World, agent: Agent) -> bool:
     members = await world.services.team.members()
-    return next(one.present.online for one in members if one.present.agent.id == agent.id)
+    return next(one.status == "online" for one in members if one.id == agent.id)
 
 
 # A program that sleeps

@@ -387,7 +387,7 @@ async def test_what_the_first_person_approved_is_not_changed_by_the_second(
             await asking.decide(request, decision, by="U3", arguments={"branch": "main", "force": True})
     await asking.decide(request, by="U3", arguments=approved)
     again = await work_of(world, asking.lead)
-    (told,) = again.requests
+    (told,) = again.decisions
     assert (told.arguments or (told.tool and dict(told.tool.arguments))) == approved
 
 
@@ -564,7 +564,7 @@ async def test_another_agent_that_gets_the_work_does_not_get_the_secret(asking: 
     await asking.decide(request, D.ANSWER, values={"pin": "hunter2", "note": "hello"})
     await world.sweep()
     (again,) = [trigger for trigger in await world.poll(other) if is_work(trigger)]
-    assert again.requests[0].values == {"pin": HIDDEN, "note": "hello"}
+    assert again.decisions[0].values == {"pin": HIDDEN, "note": "hello"}
     assert "hunter2" not in again.prompt
 
 

@@ -124,7 +124,7 @@ async def test_work_waits_until_it_is_decided_and_comes_again_with_the_decision(
     notice, again = sorted(await world.poll(asking.lead), key=lambda trigger: trigger.kind != TriggerKind.HUMAN_INPUT)
     assert notice.notice
     assert notice.notice.kind is NoticeKind.HUMAN_INPUT
-    (told,) = again.requests
+    (told,) = again.decisions
     assert (told.id, told.status, told.values, told.resume) == (
         request.id, RequestStatus.ANSWERED, {"part": "tests"}, ResumeStatus.NONE,
     )  # fmt: skip

@@ -196,7 +196,7 @@ async def test_news_about_a_task_has_a_run_of_its_own_that_knows_whether_its_lea
     assert await logs.start(caller, task_id=task_id) == run_id
     assert await logs.answers(caller) == 0  # what the worker has said, and the lead before, does not count
     await logs.append(lead, run_id, 0, b"thinks\n")
-    assert [one.run.id for one in await logs.of_task(task_id)] == [on_task]
+    assert [one.id for one in await logs.of_task(task_id)] == [on_task]
     await world.services.replies.reply_to_task(caller, task_id, "All is done.")
     assert await logs.answers(caller) == 1
     (run,) = await world.rows(f"SELECT thread_id, requester, task_id FROM runs WHERE id = '{run_id}'")

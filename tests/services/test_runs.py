@@ -52,7 +52,11 @@ async def test_a_run_that_is_not_over_keeps_others_from_its_trigger_and_from_its
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead, hold=True)
     first = await begun(world, lead, trigger)
-    other = replace(trigger, lease_token="other") if same == "trigger" else replace(trigger, id="other")
+    other = (
+        replace(trigger, lease=replace(trigger.lease, token="other"))
+        if same == "trigger"
+        else replace(trigger, id="other")
+    )
     assert await world.database.write(begin, lead, other) is None
     await close(world, first.id)
     assert await world.database.write(begin, lead, other) is None

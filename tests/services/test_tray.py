@@ -62,7 +62,7 @@ async def test_all_is_counted_where_not_all_is_shown(world: World) -> None:
     tray = await world.services.trays.of(lead)
     assert (tray.unread, len(tray.previews), tray.mentions, len(tray.messages)) == (25, 20, 25, 20)
     assert tray.previews[0].preview == "@UBOT 0"
-    assert tray.messages[0].text == "0"
+    assert tray.messages[0].preview == "0"
     assert tray.threads_owned == 25
 
 
@@ -74,9 +74,9 @@ async def test_mentions_are_the_unread_messages_of_other_agents_and_looking_read
         await world.services.messages.send(Caller(agent=worker), text, channel=channel, to=to)
     for _ in range(2):
         tray = await world.services.trays.of(lead)
-        assert (tray.mentions, [message.text for message in tray.messages]) == (2, ["@lead look", "to you"])
+        assert (tray.mentions, [message.preview for message in tray.messages]) == (2, ["@lead look", "to you"])
     await world.services.messages.read(lead, PageRequest(channel="talk"))
-    assert [message.text for message in (await world.services.trays.of(lead)).messages] == ["to you"]
+    assert [message.preview for message in (await world.services.trays.of(lead)).messages] == ["to you"]
     assert (await world.services.trays.of(worker)).mentions == 0
 
 
@@ -105,7 +105,7 @@ async def test_the_load_of_everybody_counts_open_tasks_threads_and_runs(world: W
     assert notice.kind == "agent_message"
 
     async def loads() -> dict[str, Load]:
-        return {member.present.agent.name: member.load for member in await world.services.team.members()}
+        return {member.name: member.load for member in await world.services.team.members()}
 
     before = await loads()
     assert before["lead"] == Load(open_tasks=0, threads_owned=3, running=2)

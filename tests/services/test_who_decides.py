@@ -152,7 +152,7 @@ async def test_strangers_work_uses_no_members_grant(authors: tuple[str, ...], al
     asking.root = await allowing.says(f"{BOT} push", by=authors[0])
     for one in authors[1:]:
         await allowing.says("push", thread=asking.root, by=one)
-    (trigger,) = [one for one in await allowing.poll(asking.lead) if is_work(one) and one.inbox_messages[0].user_id in
+    (trigger,) = [one for one in await allowing.poll(asking.lead) if is_work(one) and one.inbox_messages[0].user.id in
                   authors and one.inbox_messages[0].ts == asking.root.ts]  # fmt: skip
     for name in (PUSH.name, "other"):
         assert (await asking.ask(trigger, key=name, wait=True, tool=replace(PUSH, name=name))).is_open
@@ -207,7 +207,7 @@ async def test_a_grant_for_everybody_comes_from_the_operator_and_from_people_nam
     assert grant.covers is GrantCovers.EVERYBODY
     await world.says(f"{BOT} push", by="U9")
     (trigger,) = [one for one in await world.poll(asking.lead) if is_work(one) and
-                  one.inbox_messages[0].user_id == "U9"]  # fmt: skip
+                  one.inbox_messages[0].user.id == "U9"]  # fmt: skip
     assert (await asking.ask(trigger, key="q2", tool=PUSH)).status is RequestStatus.APPROVED
     assert (await asking.audit()).count("used") == 1
 
@@ -220,7 +220,7 @@ async def test_a_grant_ends_with_its_givers_membership(standing: Standing, world
     await world.database.write(people.put, "T1", "U2", standing)
     await world.says(f"{BOT} push", by="U9")
     (trigger,) = [one for one in await world.poll(asking.lead) if is_work(one) and
-                  one.inbox_messages[0].user_id == "U9"]  # fmt: skip
+                  one.inbox_messages[0].user.id == "U9"]  # fmt: skip
     assert (await asking.ask(trigger, key="q2", tool=PUSH)).is_open
 
 
@@ -231,7 +231,7 @@ async def test_four_eyes_are_not_passed_by_ones_own_grant_for_everybody(world: W
     await asking.decide(await asking.ask(**GRANTABLE), D.APPROVE_ALWAYS, by="U2")
     await world.says(f"{BOT} push", by="U2")
     (trigger,) = [one for one in await world.poll(asking.lead) if is_work(one) and
-                  one.inbox_messages[0].user_id == "U2"]  # fmt: skip
+                  one.inbox_messages[0].user.id == "U2"]  # fmt: skip
     assert (await asking.ask(trigger, key="q2", tool=PUSH)).is_open
 
 

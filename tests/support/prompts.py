@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from swarm.domain.model.agents import Role
+from swarm.domain.model.agents import Role, UserView
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.tasks import Dependency, TaskStatus, TaskView
 from swarm.domain.model.threads import AuthorKind, TranscriptMessage
@@ -27,8 +27,7 @@ WORDS = {"person": AuthorKind.USER, "agent": AuthorKind.AGENT, "bot": AuthorKind
 def new_message(number: int = 1, text: str = "hello") -> InboxMessageView:
     return InboxMessageView(
         id=f"entry-{number}",
-        user_name="Alice",
-        user_id="U0ALICE",
+        user=UserView(id="U0ALICE", name="Alice"),
         ts=f"17000000{number:02}.000100",
         text=text,
         preview=text,
@@ -47,8 +46,8 @@ def said(second: int, text: str = "earlier") -> TranscriptMessage:
 def as_history(message: InboxMessageView) -> TranscriptMessage:
     return TranscriptMessage(
         ts=message.ts,
-        author=message.user_name,
-        author_id=message.user_id,
+        author=message.user.name,
+        author_id=message.user.id,
         kind=message.kind,
         text=message.text,
         files=message.files,
@@ -92,6 +91,7 @@ def a_task(*, everywhere: str | None = None) -> TaskView:
         created_by=words("scout"),
         requester=words("Alice"),
         parent_id=words("task-0"),
+        depends_on=(built_on.id,),
         dependencies=(built_on,),
         thread_id=None,
         attempts=0,

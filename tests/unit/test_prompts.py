@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.model.agents import Role
+from swarm.domain.model.agents import Role, UserView
 from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
 from swarm.domain.model.threads import AuthorKind, File, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, TriggerKind
@@ -48,8 +48,7 @@ SAID = st.builds(
 NEW = st.builds(
     InboxMessageView,
     id=CONTENT,
-    user_name=CONTENT,
-    user_id=CONTENT,
+    user=st.builds(UserView, id=CONTENT, name=CONTENT),
     ts=st.integers(1_700_000_000, 1_800_000_000).map(lambda seconds: f"{seconds}.000100"),
     text=CONTENT,
     preview=CONTENT,
@@ -100,7 +99,10 @@ def test_a_reader_finds_every_message_as_it_was_put_in_whatever_people_write(
 @given(text=CONTENT, kind=st.sampled_from(TriggerKind))
 def test_angle_brackets_stand_in_fence_lines_only_and_everything_can_be_encoded(text: str, kind: TriggerKind) -> None:
     message = replace(
-        new_message(text=text), user_name=text, user_id=text, routing_reason=text, files=(File(id="F1", name=text),) * 2
+        new_message(text=text),
+        user=UserView(id=text, name=text),
+        routing_reason=text,
+        files=(File(id="F1", name=text),) * 2,
     )
     prompt = render(
         replace(

@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import itemgetter
-from typing import Final
+from typing import Annotated, Final
 
 from swarm.domain.errors import Invalid
+from swarm.domain.text.slack_text import preview
+from swarm.domain.views import JsonView, Key, Time
 from swarm_base.characters import strip_invisible
 
 MOST_AGENTS: Final = 2_000
@@ -55,19 +57,46 @@ class Reach(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Agent:
-    """A registered agent, without its token."""
+class AgentProfile:
+    """What the other agents see of an agent."""
 
     id: str
     name: str
     role: Role
     description: str
     capabilities: tuple[str, ...]
-    created_at: int  # microseconds since 1970 UTC
-    last_seen_at: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentFacts(AgentProfile):
+    """The fields shared by an agent and its view for the operator."""
+
+    created_at: Time
+    last_seen_at: Time | None
+    parked_until: Time | None = None  # a limit of its account is reached, so it takes no work until then
     reach: Reach = Reach.POLLING
     enrolled: bool = False  # registered with an enrolment key
-    parked_until: int | None = None  # a limit of its account is reached, so it takes no work until then
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentRow(AgentFacts, JsonView):
+    """An agent in the operator's view."""
+
+    status: Annotated[str, Key(after="capabilities")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedAgentRow(AgentRow):
+    """An agent in the list of all."""
+
+    # why tools of the agent's MCP servers are not offered, by server/tool
+    unoffered: Annotated[Mapping[str, str], Key(is_optional=True)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Agent(AgentFacts):
+    """A registered agent, without its token."""
+
     token_hash: str | None = field(default=None, repr=False, compare=False)  # for the token that identified the agent
 
     def online(self, offline_since: int) -> bool:
@@ -142,7 +171,7 @@ def token_hash(token: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Load:
+class Load(JsonView):
     """The current load of an agent."""
 
     open_tasks: int = 0
@@ -168,18 +197,45 @@ _MAX_UNKNOWN: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentMessage:
-    """A message between agents, as seen by one of them."""
+class UserView(JsonView):
+    """The author of a message."""
 
+    id: str
+    name: str
+
+
+# A message between agents, as seen by one of them. The contract describes it by its keys alone.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentMessage(JsonView):
     id: str  # ordered by time
-    sender_id: str
-    sender: str
-    recipient: str | None  # the recipient's name; None in a channel
-    channel: str | None  # without the leading #; None for a direct message
+    sender: Annotated[UserView, Key("from")]
+    recipient: Annotated[str | None, Key("to")]  # the recipient's name; None in a channel
+    channel: str | None  # with the leading #; None for a direct message
     text: str
-    created_at: int  # microseconds since 1970 UTC
-    for_reader: bool  # sent to the reader, or mentions the reader
+    created_at: Annotated[Time, Key("sent_at")]
+    for_reader: Annotated[bool, Key("for_you")]  # sent to the reader, or mentions the reader
     unread: bool  # not yet read by the reader
+
+
+# The beginning of an unread message from another agent. The contract describes it by its keys alone.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrayMessage(JsonView):
+    message_id: str
+    sender: Annotated[str, Key("from")]
+    channel: str | None  # None for a direct message
+    preview: str
+    sent_at: Time
+
+
+def tray_message(message: AgentMessage) -> TrayMessage:
+    """Returns the beginning of a message."""
+    return TrayMessage(
+        message_id=message.id,
+        sender=message.sender.name,
+        channel=message.channel,
+        preview=preview(message.text),
+        sent_at=message.created_at,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

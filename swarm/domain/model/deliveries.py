@@ -14,6 +14,7 @@ from typing import Final
 from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.states import step
+from swarm.domain.views import JsonView, Time
 
 METADATA_EVENT_TYPE: Final = "swarm_delivery"
 """The ``event_type`` of message metadata that contains the swarm's key (``event_payload.delivery_id``)."""
@@ -154,6 +155,23 @@ class Delivery:
     drops_request_id: str | None = None  # for a post: the request that its button drops
     request: HumanRequest | None = None  # for a post or an update: the request that the message shows
     asked_in: tuple[str, str] | None = None  # the request's channel and thread, if the message is not there
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeliveryRow(JsonView):
+    """One intended effect in Slack."""
+
+    id: str
+    kind: str
+    status: str
+    thread_id: str
+    inbox_message_id: str | None
+    channel: str
+    text: str | None
+    attempts: int
+    sent_ts: str | None
+    error: str | None
+    created_at: Time
 
 
 # The results of one call, as a closed set that is matched exhaustively.

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import JsonValue
 
 from swarm.clock import to_iso
+from swarm.domain.views import Hidden, JsonView, Key, Time
 
 MAX_COMMENT_CHARACTERS: Final = 3_000
 """Slack's limit for one text input."""
@@ -52,29 +53,33 @@ INSTRUCTIONS: Final[Mapping[Reason, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FeedbackView:
-    """A person's opinion of an answer, as operators and other services see it."""
+class FeedbackView(JsonView):
+    """A person's opinion of an answer."""
+
+    contract_name = "FeedbackRow"
 
     id: str  # the same for every opinion of this person of this answer
+    agent: str  # its name
+    value: Opinion
+    reason: Reason | None
+    comment: str | None
+    user_id: str
     answer_id: str  # the run, or the last post of an answer without a run
     run_id: str | None
     trace_id: str | None  # the id that the agent's service got for the run, 32 hexadecimal digits
     conversation_id: str
-    agent: str  # its name
-    team: str
+    team: Hidden[str]
     channel: str
     thread_ts: str
     message_ts: str  # of the message with the buttons
-    user_id: str
-    value: Opinion
-    reason: Reason | None
-    comment: str | None
-    created_at: int  # of this opinion, in microseconds since 1970
+    created_at: Time  # of this opinion
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FeedbackCount:
+class FeedbackCount(JsonView):
     """The number of equal opinions of one agent's answers."""
+
+    contract_name = "FeedbackCountRow"
 
     agent: str
     value: Opinion
@@ -83,14 +88,16 @@ class FeedbackCount:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Remark:
-    """What a person remarked about the swarm."""
+class Remark(JsonView):
+    """A person's remark about the swarm, made with the slash command."""
+
+    contract_name = "RemarkRow"
 
     id: str
     channel: str  # the conversation in which the command was typed
     user_id: str
     text: str
-    created_at: int  # microseconds since 1970 UTC
+    created_at: Annotated[Time, Key("at")]
 
 
 _CAIPE_VALUES: Final[Mapping[Reason, str]] = {

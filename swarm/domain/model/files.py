@@ -19,6 +19,7 @@ from typing import Final
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
 from swarm.domain.model.threads import File
+from swarm.domain.views import JsonView
 from swarm_base.characters import strip_invisible
 
 DEFAULT_CAP_BYTES: Final = 100 * 1024 * 1024
@@ -84,8 +85,10 @@ class Sharing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shared:
-    """A file in the thread. ``ts`` is the timestamp of its message; None if Slack did not report it."""
+class Shared(JsonView):
+    """A file shared in a thread. ``ts`` is the timestamp of its message, null if Slack did not report it."""
+
+    contract_name = "SharedFileShape"
 
     file_id: str
     name: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from swarm.domain.model.requests import HumanDecision
+from swarm.domain.views import Hidden, JsonView, Key, Time
 
 THREAD_GRANT_SECONDS: Final = 7 * 24 * 3600
 ALWAYS_GRANT_SECONDS: Final = 90 * 24 * 3600
@@ -34,21 +35,24 @@ GRANTS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Grant:
-    """A permission for one tool of one agent, which people gave in advance."""
+class Grant(JsonView):
+    """A permission for one tool of one agent.
+
+    People gave it in advance.
+    """
 
     id: str
-    agent_id: str
+    agent_id: Hidden[str]
     agent: str  # its name
     tool: str
     scope: GrantScope
     covers: GrantCovers
-    thread_id: str | None
-    request_id: str  # the request whose decision gave it
+    thread_id: Annotated[str | None, Key("thread")]
+    request_id: Hidden[str]  # the request whose decision gave it
     given_by: str  # a Slack user id, or `OPERATOR`
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Hidden[int | None]
     uses: int
 
 
@@ -67,16 +71,18 @@ class AuditKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditLine:
-    """One line of the audit. ``outcome`` says what happened, for a decision also from where."""
+class AuditLine(JsonView):
+    """One line of the audit. ``seq`` orders the lines; pass the last one as ``after`` to read on."""
+
+    contract_name = "AuditShape"
 
     seq: int
-    at: int
+    at: Time
     kind: AuditKind
-    request_id: str | None
+    request_id: Annotated[str | None, Key("request")]
     person: str | None
-    agent_id: str | None
+    agent_id: Hidden[str | None]
     agent: str | None  # its name
     tool: str | None
     digest: str | None
-    outcome: str
+    outcome: str  # what happened, for a decision also from where

@@ -7,12 +7,14 @@ addressed to one agent. A notice informs an agent in addition to its work, and n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
-from typing import Final
+from typing import Annotated, Final
 
 from swarm.clock import SECOND
 from swarm.domain.model.states import step
+from swarm.domain.views import JsonView, Key, Time
 
 BUNDLE_LIMIT: Final = 20
 """The maximum number of messages of one thread handed out together."""
@@ -201,3 +203,26 @@ NOTICE_TRANSITIONS: Final = {
     NoticeStep.FINISH: step(_N.CLAIMED, to=_N.DONE),
     NoticeStep.DROP: step(_N.CLAIMED, to=_N.DROPPED),
 }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InboxMessageFacts:
+    """The fields shared by an inbox message and its view for the operator."""
+
+    id: str
+    status: InboxStatus
+    agent_id: str | None
+    thread_id: str
+    channel: str
+    ts: str
+    matched_by: MatchedBy
+    reason: str
+    attempts: int
+    created_at: Time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InboxMessageRow(InboxMessageFacts, JsonView):
+    """An inbox message in the operator's view."""
+
+    agent: Annotated[str | None, Key(after="agent_id")]

@@ -16,6 +16,7 @@ import orjson
 
 from swarm.domain.model.budgets import BudgetRaise
 from swarm.domain.model.states import step
+from swarm.domain.views import JsonView, Time
 from swarm_base.characters import is_blank
 from swarm_base.forms import MAX_FIELDS as MAX_FIELDS
 from swarm_base.forms import MAX_NAME_CHARACTERS as MAX_NAME_CHARACTERS
@@ -224,15 +225,15 @@ def is_json(value: object) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RequestAnswer:
-    """One person's decision. ``person`` is a Slack user id, or `OPERATOR`."""
+class RequestAnswer(JsonView):
+    """One person's decision. Values of secret fields are hidden from everybody but the asker."""
 
-    person: str
+    person: str  # a Slack user id, or `OPERATOR`
     decision: HumanDecision
-    at: int
-    door: EntryPoint
     values: Mapping[str, Any] | None = None
     arguments: Mapping[str, Any] | None = None  # changed arguments of the tool call
+    at: Time
+    door: EntryPoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -268,40 +269,46 @@ class NewRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HumanRequest:
-    """A stored request with its answers."""
+class RequestFacts:
+    """The fields shared by a stored request and its view."""
 
     id: str
+    status: RequestStatus
+    resume: ResumeStatus
+    asker: Asker
+    title: str
+    prompt: str
+    decisions: tuple[HumanDecision, ...]
+    agent: str  # its name
+    created_at: Time
+    expires_at: Time | None
+    ended_at: Time | None
+    reason: str | None  # why it was cancelled; while it is open, a remark on its card
+    answers: tuple[RequestAnswer, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HumanRequest(RequestFacts):
+    """A stored request with its answers."""
+
     key: str
     agent_id: str
-    agent: str  # its name
     thread_id: str | None
     run_id: str | None  # the run that asked; None for a polling agent
     work_id: str  # the first inbox message, or the task, that waits
     task_id: str | None
     inbox_message_ids: tuple[str, ...]  # all messages that wait
     lease_token: str  # of the run that asked
-    asker: Asker
-    status: RequestStatus
-    resume: ResumeStatus
     requesters: tuple[str, ...]  # Slack user ids: everybody whose messages the run answers
-    title: str
-    prompt: str
     fields: tuple[FormField, ...]
-    decisions: tuple[HumanDecision, ...]
     tool: ToolRequest | None
     policy: DecisionPolicy
     agent_request_id: str
     raw: Mapping[str, object]
-    created_at: int
-    expires_at: int | None
-    ended_at: int | None
-    reason: str | None  # why it was cancelled; while it is open, a remark on its card
     joins: str | None = None  # the same question of other work, for whose end this one waits, without a card
     budget: BudgetRaise | None = None
     run_total: int = 0  # the number of durable requests of the run; 0 without a run, and for a live asker
     run_ended: int = 0  # how many of them have ended
-    answers: tuple[RequestAnswer, ...] = ()
 
     @property
     def requester(self) -> str | None:

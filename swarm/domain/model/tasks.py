@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+from typing_extensions import TypedDict
 
 from swarm.domain.errors import Conflict, Invalid
 from swarm.domain.model.states import step
+from swarm.domain.views import JsonView, Key, Time
 
 MAX_DEPTH: Final = 8
 """The maximum depth of nested tasks: a delegation of a delegation, and so on."""
@@ -161,8 +164,8 @@ def check_dependencies(depends_on: Collection[str], ancestors: Collection[str]) 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Dependency:
-    """A task that another task waits for."""
+class Dependency(JsonView):
+    """A task that another task waits for, and its result."""
 
     id: str
     title: str
@@ -190,20 +193,22 @@ class TaskFacts:
     percent: int | None
     result: str | None
     error: str | None
-    created_at: int
-    started_at: int | None
-    ended_at: int | None
+    created_at: Time
+    started_at: Time | None
+    ended_at: Time | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskView(TaskFacts):
-    """A task with names instead of ids, for agents and operators."""
+class TaskView(TaskFacts, JsonView):
+    """A task. Agents are given by name."""
 
-    agent: str | None  # its worker's name
-    created_by: str | None  # an agent's name; None: an operator
-    dependencies: tuple[Dependency, ...]
+    agent: Annotated[str | None, Key(after="priority")]
+    created_by: Annotated[str | None, Key(after="agent_id")]  # None: an operator
+    depends_on: Annotated[tuple[str, ...], Key(after="parent_id")]
+    dependencies: Annotated[tuple[Dependency, ...], Key(after="depends_on")]
 
-    @property
-    def depends_on(self) -> tuple[str, ...]:
-        """The ids of the tasks that this task waits for."""
-        return tuple(other.id for other in self.dependencies)
+
+class FoundTasks(TypedDict):
+    """Tasks, newest first."""
+
+    tasks: list[TaskView]

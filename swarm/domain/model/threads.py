@@ -9,6 +9,7 @@ from typing import Final
 
 from swarm.domain.model.states import step
 from swarm.domain.text.slack_text import without_quotations
+from swarm.domain.views import Hidden, JsonView
 
 CONTEXT_WAIT_SECONDS: Final = 10
 """The maximum wait for a thread's history from Slack; then the message is handed out with ``context_incomplete``."""
@@ -114,8 +115,11 @@ class Silence(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class File:
-    """An attachment by name; its content stays in Slack until requested."""
+class File(JsonView):
+    """An attachment, by name.
+
+    Its content stays in Slack until requested.
+    """
 
     id: str
     name: str
@@ -214,17 +218,19 @@ SlackEvent = SlackMessage | MessageEdited | MessageDeleted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TranscriptMessage:
-    """One message of a transcript for an agent or a person."""
+class TranscriptMessage(JsonView):
+    """One message of a thread's transcript. ``standing`` is its author's standing."""
+
+    contract_name = "MessageShape"
 
     ts: str
-    author_id: str
     author: str  # display name, or the agent's name
     kind: AuthorKind
+    standing: Standing = Standing.MEMBER
     text: str
     edited: bool = False
     files: tuple[File, ...] = ()
-    standing: Standing = Standing.MEMBER
+    author_id: Hidden[str]
 
 
 OWNED_FOR_IDLE_DAYS: Final = 7

@@ -133,7 +133,7 @@ def _new_message(message: InboxMessageView, place: str, marker: str) -> str:
         f"{place.capitalize()}, inbox_message_id {plain_id(message.id)}, "
         f"came by {plain_id(message.matched_by)}: {one_line(message.routing_reason)}"
     )
-    author = _author(message.user_name, message.user_id, message.kind, message.standing)
+    author = _author(message.user.name, message.user.id, message.kind, message.standing)
     body = [f"from: {author}, {moment(message.ts)}", *_files(message.files), "", harmless(message.text)]
     parts = [headline, *([message.instruction] if message.instruction else [])]
     return "\n\n".join([*parts, fenced("new_message", "\n".join(body), marker)])

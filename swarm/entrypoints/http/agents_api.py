@@ -11,15 +11,15 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.domain.errors import Forbidden, Invalid, NotFound
-from swarm.domain.json_shapes import TrayShape, shape, tray_shape
-from swarm.domain.model.agents import Role
+from swarm.domain.model.agents import Agent, AgentRow, ListedAgentRow, Role
+from swarm.domain.model.triggers import Tray
+from swarm.domain.views import facts_of
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import BOUND_TO, Identities, Office, instance_id
 from swarm.entrypoints.web.openapi import INSTANCE, problems, takes
 from swarm.entrypoints.web.schema import (
     AgentChange,
-    AgentRow,
     Agents,
     NewAgent,
     RegisteredShape,
@@ -53,7 +53,7 @@ def agent_router(services: Services, identities: Identities, warnings: Warnings 
         "/me/instance", routes.leave, methods=["DELETE"], status_code=HTTPStatus.NO_CONTENT, tags=["agent"],
         openapi_extra={"parameters": [INSTANCE | {"required": True}]}, responses=problems(401, 403, 422, 503),
     )  # fmt: skip
-    add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403, 409))
+    add("/tray", routes.tray, response_model=Tray, tags=["agent"], responses=problems(401, 403, 409))
     add("/agents", routes.everyone, response_model=Agents, tags=["operator"], responses=problems(401, 403))
     add(
         "/agents", routes.register, methods=["POST"], status_code=HTTPStatus.CREATED, response_model=RegisteredShape,
@@ -86,7 +86,7 @@ class _AgentRoutes:
     async def me(self, request: Request) -> Response:
         """Return the calling agent."""
         agent = await self._identities.agent(request.scope)
-        return Answer(_agent_row(await self._present(agent.id)))
+        return Answer((await self._present(agent.id)).row)
 
     async def leave(self, request: Request) -> Response:
         """End the instance of X-Swarm-Instance, so that another program may serve the agent at once. An instance that
@@ -104,14 +104,15 @@ class _AgentRoutes:
     async def tray(self, request: Request) -> Response:
         """Return the calling agent's tray: a summary of its pending work."""
         agent = await self._identities.agent_or_key(request.scope)
-        return Answer(tray_shape(await self._trays.of(agent, request.scope[BOUND_TO])))
+        return Answer(await self._trays.of(agent, request.scope[BOUND_TO]))
 
     async def everyone(self, request: Request) -> Response:
         """List all agents, oldest first."""
         await self._identities.operator(request.scope)
-        rows = [_agent_row(present) for present in await self._agents.present()]
-        odd = {row["name"]: self._agents.unoffered(row["name"]) for row in rows}
-        return Answer({"agents": [row | ({"unoffered": found} if (found := odd[row["name"]]) else {}) for row in rows]})
+        rows = [one.row for one in await self._agents.present()]
+        unoffered = self._agents.unoffered
+        listed = [ListedAgentRow(**facts_of(AgentRow, row), unoffered=unoffered(row.name)) for row in rows]
+        return Answer({"agents": listed})
 
     async def register(self, request: Request) -> Response:
         """Register an agent. Its token is not shown again. An enrolment key registers only workers."""
@@ -122,14 +123,14 @@ class _AgentRoutes:
         registered = await self._agents.register(
             said.name, said.role, said.description, said.capabilities, enrolled=office is Office.ENROLMENT
         )
-        return Answer(shape(RegisteredShape, registered, registered.agent), HTTPStatus.CREATED)
+        return Answer(_registered(registered.agent, registered.token), HTTPStatus.CREATED)
 
     async def change(self, request: Request, agent: str) -> Response:
         """Change an agent's description or capabilities."""
         await self._identities.operator(request.scope)
         said = await read_model(request, AgentChange)
         changed = await self._agents.describe(agent, said.description, said.capabilities)
-        return Answer(_agent_row(await self._present(changed.id)))
+        return Answer((await self._present(changed.id)).row)
 
     async def revoke(self, request: Request, agent: str) -> Response:
         """Remove an agent. Its tokens become invalid at once, and its work goes to the default lead. The status is 204,
@@ -146,7 +147,7 @@ class _AgentRoutes:
         """Create a new token for an agent. The old tokens become invalid at once."""
         await self._identities.operator(request.scope)
         rotated = await self._agents.rotate(agent)
-        return Answer(shape(RegisteredShape, rotated, rotated.agent))
+        return Answer(_registered(rotated.agent, rotated.token))
 
     async def _present(self, agent_id: str) -> Present:
         for present in await self._agents.present():
@@ -155,5 +156,5 @@ class _AgentRoutes:
         raise NotFound("This agent has just been removed.")
 
 
-def _agent_row(present: Present) -> AgentRow:
-    return shape(AgentRow, present, present.agent)
+def _registered(agent: Agent, token: str) -> RegisteredShape:
+    return RegisteredShape(id=agent.id, name=agent.name, role=agent.role, token=token)

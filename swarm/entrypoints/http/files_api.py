@@ -19,8 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from swarm.domain.errors import BadRequest, TooLarge, Unavailable
-from swarm.domain.json_shapes import SharedFileShape, shape
-from swarm.domain.model.files import FileInfo
+from swarm.domain.model.files import FileInfo, Shared
 from swarm.domain.ports import OpenFile
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import refuse_unstorable
@@ -69,7 +68,7 @@ def file_router(services: Services, identities: Identities) -> APIRouter:
         responses={200: {"content": _BYTES}, **problems(401, 403, 404, 413, 422, 503)},
     )  # fmt: skip
     router.add_api_route(
-        "/files", routes.upload, methods=["POST"], status_code=HTTPStatus.CREATED, response_model=SharedFileShape,
+        "/files", routes.upload, methods=["POST"], status_code=HTTPStatus.CREATED, response_model=Shared,
         openapi_extra={"requestBody": {"required": True, "content": _BYTES}},
         responses=problems(400, 401, 403, 404, 409, 413, 422, 429, 503),
     )  # fmt: skip
@@ -103,7 +102,7 @@ class _FileRoutes:
             title=query.title,
             comment=query.comment,
         )
-        return Answer(shape(SharedFileShape, shared), HTTPStatus.CREATED)
+        return Answer(shared, HTTPStatus.CREATED)
 
 
 class _Passing(StreamingResponse):

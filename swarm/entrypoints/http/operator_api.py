@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated
 
@@ -11,7 +11,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from swarm.domain.json_shapes import shape
+from swarm.domain.model.deliveries import DeliveryRow
+from swarm.domain.model.inbox import InboxMessageRow
 from swarm.domain.policy.operating import ReloadResult
 from swarm.domain.selections import Batch
 from swarm.entrypoints.web.answers import Answer
@@ -20,23 +21,18 @@ from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import (
     Deliveries,
     DeliveriesQuery,
-    DeliveryRow,
     ExplainQuery,
     FeedbackQuery,
-    FoundFeedback,
-    InboxMessageRow,
     InboxMessages,
     InboxQuery,
     Input,
     RedriveAll,
-    RemarkRow,
     ResendAll,
 )
 from swarm.services.operate.explain import Explained
-from swarm.services.operate.overview import ThreadTimeline
+from swarm.services.operate.overview import FoundFeedback, ThreadTimeline
 from swarm.services.operate.people import Forgotten
 from swarm.services.use_cases import Services
-from swarm.store.inbox.inbox import InboxMessage
 
 Reload = Callable[[], Awaitable[ReloadResult]]
 """Reads the settings again. Raises Invalid for unusable settings."""
@@ -119,15 +115,12 @@ class _OperatorRoutes:
     async def inbox(self, request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
         """List the newest inbox messages, optionally of one status."""
         await self._identities.operator(request.scope)
-        names = await self._overview.agent_names()
-        inbox_messages = await self._inbox.latest(query.status, query.limit)
-        return Answer({"inbox_messages": [_row(inbox_message, names) for inbox_message in inbox_messages]})
+        return Answer({"inbox_messages": await self._inbox.latest(query.status, query.limit)})
 
     async def redrive(self, request: Request, inbox_message_id: str) -> Response:
         """Bring back a dead message, with its attempts set to zero."""
         await self._identities.operator(request.scope)
-        inbox_message = await self._inbox.redrive(inbox_message_id)
-        return Answer(_row(inbox_message, await self._overview.agent_names()))
+        return Answer(await self._inbox.redrive(inbox_message_id))
 
     async def redrive_all(self, request: Request, wanted: RedriveAll) -> Response:
         """Bring back all dead messages that match, or only count them."""
@@ -138,7 +131,7 @@ class _OperatorRoutes:
     async def resend(self, request: Request, delivery_id: str) -> Response:
         """Send a failed or expired delivery again. A post is searched for in Slack before it is repeated."""
         await self._identities.operator(request.scope)
-        return Answer(shape(DeliveryRow, await self._resending.resend(delivery_id)))
+        return Answer(await self._resending.resend(delivery_id))
 
     async def resend_all(self, request: Request, wanted: ResendAll) -> Response:
         """Send all failed, or expired, deliveries again that match, or only count them."""
@@ -154,25 +147,15 @@ class _OperatorRoutes:
     async def deliveries(self, request: Request, query: Annotated[DeliveriesQuery, Query()]) -> Response:
         """List the newest deliveries to Slack, optionally of one status."""
         await self._identities.operator(request.scope)
-        rows = await self._overview.deliveries(query.status, query.limit)
-        return Answer(shape(Deliveries, deliveries=rows))
+        return Answer({"deliveries": await self._overview.deliveries(query.status, query.limit)})
 
     async def feedback(self, request: Request, query: Annotated[FeedbackQuery, Query()]) -> Response:
         """Return what people think of answers: all opinions counted by agent, value and reason, and the newest; and the
         newest remarks about the swarm, unless an agent is given."""
         await self._identities.operator(request.scope)
-        report = await self._overview.feedback(query.since, query.agent, query.limit)
-        remarks = [shape(RemarkRow, remark, at=remark.created_at) for remark in report.remarks or ()]
-        found = shape(FoundFeedback, report, remarks=remarks)
-        if report.remarks is None:
-            del found["remarks"]
-        return Answer(found)
+        return Answer(await self._overview.feedback(query.since, query.agent, query.limit))
 
     async def explain(self, request: Request, query: Annotated[ExplainQuery, Query()]) -> Response:
         """Explain why a Slack message was routed to its agent."""
         await self._identities.operator(request.scope)
         return Answer(await self._explanations.explain(query.message))
-
-
-def _row(inbox_message: InboxMessage, names: Mapping[str, str]) -> InboxMessageRow:
-    return shape(InboxMessageRow, inbox_message, agent=names.get(inbox_message.agent_id or ""))

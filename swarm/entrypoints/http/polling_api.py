@@ -18,24 +18,17 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from swarm.clock import to_iso
 from swarm.domain.errors import Invalid
-from swarm.domain.json_shapes import LeaseShape, shape
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.triggers import Trigger
+from swarm.domain.model.triggers import LeaseView, Trigger
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.errors import MethodNotAllowed
 from swarm.entrypoints.web.identity import Identities, instance_id
 from swarm.entrypoints.web.schema import (
     Finish,
-    FinishedNextShape,
-    FinishedShape,
-    Polled,
     Release,
-    Released,
     Renewal,
-    RenewedShape,
 )
 from swarm.entrypoints.web.server import CLIENT, ClientConnection
 from swarm.services.use_cases import Services
@@ -101,7 +94,7 @@ class PollRoute:
         if triggers and client.has_gone:
             await self._polls.give_back([trigger.lease_token for trigger in triggers])
             return
-        await Answer(shape(Polled, triggers=triggers))(scope, receive, send)
+        await Answer({"triggers": triggers})(scope, receive, send)
 
     async def _poll_unless_gone(
         self, agent: Agent, wanted: PollRequest, instance: str | None, client: ClientConnection
@@ -139,14 +132,14 @@ class _LeaseRoutes:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Renewal)
         beat = await self._work.renew(agent, said.tokens, instance_id(request.scope), said.parked_seconds)
-        renewed = [LeaseShape(token=token, expires_at=to_iso(until)) for token, until in beat.renewed.expiries]
-        return Answer(shape(RenewedShape, beat, beat.renewed, renewed=renewed))
+        renewed = [LeaseView(token=token, expires_at=until) for token, until in beat.renewed.expiries]
+        return Answer({"renewed": renewed, "lost": beat.renewed.lost, "notices": beat.notices})
 
     async def release(self, request: Request) -> Answer:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Release)
         ended = await self._work.release(agent, said.tokens, said.delay_seconds)
-        return Answer(shape(Released, ended, released=ended.ended))
+        return Answer({"released": ended.ended, "lost": ended.lost})
 
     async def finish(self, request: Request) -> Answer:
         agent = await self._identities.agent(request.scope)
@@ -156,7 +149,8 @@ class _LeaseRoutes:
         ended = await self._work.finish(agent, said.tokens, said.outcome, said.reason, said.next, instance)
         if ended.triggers and client.has_gone:
             await self._polls.give_back([trigger.lease_token for trigger in ended.triggers])
-        return Answer(shape(FinishedNextShape if said.next else FinishedShape, ended, finished=ended.ended))
+        following = {"triggers": ended.triggers} if said.next else {}
+        return Answer({"finished": ended.ended, "lost": ended.lost, **following})
 
 
 def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:

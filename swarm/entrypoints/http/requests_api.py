@@ -8,23 +8,36 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
+from swarm.domain.model.grants import AuditLine, Grant
+from swarm.domain.model.request_views import RequestView
 from swarm.domain.model.requests import OPERATOR, Decide, EntryPoint, HumanDecision, HumanRequest, RequestStatus
-from swarm.domain.requests.shapes import (
-    FoundAudit,
-    FoundGrants,
-    FoundRequests,
-    RequestShape,
-    audit_shape,
-    grant_shape,
-    request_shape,
-)
+from swarm.domain.requests.audiences import for_asker, for_people
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.entrypoints.web.schema import Input, Limit
 from swarm.services.use_cases import Services
+
+
+class FoundRequests(TypedDict):
+    """Requests, newest first."""
+
+    requests: list[RequestView]
+
+
+class FoundGrants(TypedDict):
+    """The valid grants, newest first."""
+
+    grants: list[Grant]
+
+
+class FoundAudit(TypedDict):
+    """Lines of the audit, oldest first."""
+
+    audit: list[AuditLine]
 
 
 class RequestsQuery(Input):
@@ -73,14 +86,14 @@ def request_router(services: Services, identities: Identities) -> APIRouter:
     router = APIRouter(tags=["requests to people"])
     add = router.add_api_route
     add("/requests", routes.latest, response_model=FoundRequests, responses=problems(401, 403, 422))
-    add("/requests/{request_id}", routes.get, response_model=RequestShape, responses=problems(401, 403, 404, 422))
+    add("/requests/{request_id}", routes.get, response_model=RequestView, responses=problems(401, 403, 404, 422))
     changes = problems(400, 401, 403, 404, 409, 413, 422, 503)
     add(
-        "/requests/{request_id}/decide", routes.decide, methods=["POST"], response_model=RequestShape,
+        "/requests/{request_id}/decide", routes.decide, methods=["POST"], response_model=RequestView,
         openapi_extra=takes(DecisionInput), responses=changes,
     )  # fmt: skip
     add(
-        "/requests/{request_id}/cancel", routes.cancel, methods=["POST"], response_model=RequestShape,
+        "/requests/{request_id}/cancel", routes.cancel, methods=["POST"], response_model=RequestView,
         openapi_extra=takes(Withdrawal), responses=changes,
     )  # fmt: skip
     add("/grants", routes.grants, response_model=FoundGrants, responses=problems(401, 403))
@@ -110,7 +123,7 @@ class _RequestRoutes:
         """Return a request of yours. With wait_seconds, the answer comes when it is decided, or after that time."""
         agent = await self._identities.agent_or_operator(request.scope)
         found = await self._requests.get(agent, request_id, query.wait_seconds)
-        return Answer(await self._shown(found, for_asker=agent is not None))
+        return Answer(await self._shown(found, is_asker=agent is not None))
 
     async def decide(self, request: Request, request_id: str) -> Response:
         """Decide on a request, as the operator or as a person. A refusal changes nothing but the audit."""
@@ -132,12 +145,12 @@ class _RequestRoutes:
         empty = request.headers.get("content-length", "0") == "0"
         said = Withdrawal() if empty else await read_model(request, Withdrawal)
         found = await self._requests.withdraw(agent, request_id, said.reason)
-        return Answer(await self._shown(found, for_asker=agent is not None))
+        return Answer(await self._shown(found, is_asker=agent is not None))
 
     async def grants(self, request: Request) -> Response:
         """List the valid permissions that people have given in advance."""
         await self._identities.operator(request.scope)
-        return Answer({"grants": [grant_shape(grant) for grant in await self._requests.grants(500)]})
+        return Answer({"grants": await self._requests.grants(500)})
 
     async def revoke(self, request: Request, grant_id: str) -> Response:
         """End a permission."""
@@ -148,9 +161,8 @@ class _RequestRoutes:
     async def audit(self, request: Request, query: Annotated[AuditQuery, Query()]) -> Response:
         """Return who asked for what and who decided, oldest first; pass the last seq as after to read on."""
         await self._identities.operator(request.scope)
-        lines = await self._requests.audit(query.since, query.after, query.limit)
-        return Answer({"audit": [audit_shape(line) for line in lines]})
+        return Answer({"audit": await self._requests.audit(query.since, query.after, query.limit)})
 
-    async def _shown(self, request: HumanRequest, *, for_asker: bool = False) -> RequestShape:
-        cards = await self._requests.cards(request.id)
-        return request_shape(request, for_asker=for_asker, cards=cards)
+    async def _shown(self, request: HumanRequest, *, is_asker: bool = False) -> RequestView:
+        view = for_asker if is_asker else for_people
+        return view(request, await self._requests.cards(request.id))

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from swarm.clock import to_iso
 from swarm.domain.errors import Invalid
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_body, read_model
@@ -19,7 +18,7 @@ from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.entrypoints.web.schema import Input
 from swarm.services.ground.idempotency import Caller
-from swarm.services.inbox.run_logs import LoggedRun, RunLogs
+from swarm.services.inbox.run_logs import LogPart, RunLogs, TaskRun
 
 _OFFSET: Final = re.compile(r"[0-9]{1,15}")
 _MOST_OFFSET: Final = 10**15
@@ -45,25 +44,6 @@ class NextOffset(TypedDict):
 
     next: int
     limit: int
-
-
-class LogShape(TypedDict):
-    """A part of a log; offsets count the bytes that were sent."""
-
-    text: str
-    start: int
-    next: int
-    over: bool
-
-
-class TaskRun(TypedDict):
-    """One run on a task."""
-
-    id: str
-    agent: str
-    attempt: int
-    started_at: str
-    log_bytes: int
 
 
 class TaskRuns(TypedDict):
@@ -104,7 +84,7 @@ def run_log_router(logs: RunLogs, identities: Identities) -> APIRouter:
         responses=problems(400, 401, 403, 404, 409, 413, 422, 503),
     )  # fmt: skip
     router.add_api_route(
-        "/runs/{run_id}/log", routes.read, response_model=LogShape, responses=problems(401, 403, 404, 422, 503)
+        "/runs/{run_id}/log", routes.read, response_model=LogPart, responses=problems(401, 403, 404, 422, 503)
     )
     router.add_api_route(
         "/tasks/{task_id}/runs", routes.of_task, response_model=TaskRuns, tags=["operator"],
@@ -146,13 +126,12 @@ class _RunLogRoutes:
         until over. The text has no escape sequences and no invisible characters.
         """
         agent = await self._identities.agent_or_operator(request.scope)
-        part = await self._logs.read(agent, run_id, query.after, query.wait_seconds)
-        return Answer({"text": part.text, "start": part.start, "next": part.next, "over": part.is_over})
+        return Answer(await self._logs.read(agent, run_id, query.after, query.wait_seconds))
 
     async def of_task(self, request: Request, task_id: str) -> Response:
         """List the runs on a task, newest first, with the sizes of their logs."""
         await self._identities.operator(request.scope)
-        return Answer({"runs": [_task_run(found) for found in await self._logs.of_task(task_id)]})
+        return Answer({"runs": await self._logs.of_task(task_id)})
 
 
 def _offset(given: str) -> int:
@@ -162,14 +141,3 @@ def _offset(given: str) -> int:
             fields={"X-Swarm-Log-Offset": "the number of bytes of the log before this chunk"},
         )
     return int(given)
-
-
-def _task_run(found: LoggedRun) -> TaskRun:
-    run = found.run
-    return TaskRun(
-        id=run.id,
-        agent=found.agent,
-        attempt=run.attempt,
-        started_at=to_iso(run.started_at),
-        log_bytes=found.log_bytes,
-    )

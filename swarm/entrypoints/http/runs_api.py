@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -11,7 +12,6 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.domain.errors import BadRequest, Invalid
-from swarm.domain.json_shapes import shape
 from swarm.domain.model.budgets import (
     MICRODOLLARS,
     MOST_DOLLARS,
@@ -21,12 +21,15 @@ from swarm.domain.model.budgets import (
     UsedBudget,
 )
 from swarm.domain.model.language_models import (
+    Door,
     ModelUsage,
     ModelUsageRecord,
     UsageGrouping,
+    UsageOutcome,
     UsagePurpose,
     UsageTotal,
 )
+from swarm.domain.views import JsonView, Time, facts_of
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import parse_model, read_body, read_model
 from swarm.entrypoints.web.identity import Identities
@@ -104,37 +107,27 @@ class AskedBudget(TypedDict):
     status: str | None
 
 
-class UsageShape(TypedDict):
-    """Usage. Costs are in millionths of a US dollar, or null if the price is not known."""
-
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    tool_calls: int
-    cost_microdollars: int | None
-
-
-class RunRow(UsageShape):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRow(ModelUsage, JsonView):
     """One run."""
 
     id: str
     agent: str
-    door: str
+    door: Door
     session_id: str
     turn_id: str | None
     thread_id: str | None
     requester: str | None
     model: str | None
-    outcome: str
+    outcome: UsageOutcome
     note: str | None
-    started_at: str
-    ended_at: str
-    purpose: str
+    started_at: Time
+    ended_at: Time
+    purpose: UsagePurpose
 
 
-class UsageRow(UsageShape):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageRow(ModelUsage, JsonView):
     """The usage of a group of runs; what the group does not tell is null. The cost includes only runs with a known
     cost."""
 
@@ -238,9 +231,32 @@ def _exceeded(budget: UsedBudget) -> ExceededBudget:
 
 
 def _run_row(run: ModelUsageRecord) -> RunRow:
-    texts = {key: getattr(run, key) or None for key in ("requester", "model", "note")}
-    return shape(RunRow, run, run.usage, turn_id=run.run_id or None, **texts)
+    return RunRow(
+        **facts_of(ModelUsage, run.usage),
+        id=run.id,
+        agent=run.agent,
+        door=run.door,
+        session_id=run.session_id,
+        turn_id=run.run_id or None,
+        thread_id=run.thread_id,
+        requester=run.requester or None,
+        model=run.model or None,
+        outcome=run.outcome,
+        note=run.note or None,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        purpose=run.purpose,
+    )
 
 
 def _usage_row(total: UsageTotal) -> UsageRow:
-    return shape(UsageRow, total, total.usage, model=total.model or None)
+    return UsageRow(
+        **facts_of(ModelUsage, total.usage),
+        day=total.day,
+        agent=total.agent,
+        model=total.model or None,
+        thread_id=total.thread_id,
+        run_id=total.run_id,
+        runs=total.runs,
+        runs_of_unknown_cost=total.runs_of_unknown_cost,
+    )

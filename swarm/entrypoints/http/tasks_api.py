@@ -11,9 +11,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from swarm.domain.json_shapes import FoundTasks, TaskShape, shape
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.tasks import MAX_TITLE_CHARACTERS, TaskStatus
+from swarm.domain.model.tasks import MAX_TITLE_CHARACTERS, FoundTasks, TaskStatus, TaskView
 from swarm.domain.selections import Batch
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
@@ -59,19 +58,19 @@ def task_router(services: Services, identities: Identities) -> APIRouter:
     router = APIRouter(tags=["tasks"])
     add = router.add_api_route
     add(
-        "/tasks", routes.create, methods=["POST"], status_code=201, response_model=TaskShape,
+        "/tasks", routes.create, methods=["POST"], status_code=201, response_model=TaskView,
         openapi_extra=takes(NewTask),
         responses=problems(400, 401, 403, 404, 409, 413, 422),
     )  # fmt: skip
     add("/tasks", routes.latest, response_model=FoundTasks, responses=problems(401, 403, 422))
-    add("/tasks/{task_id}", routes.get, response_model=TaskShape, responses=problems(401, 403, 404))
+    add("/tasks/{task_id}", routes.get, response_model=TaskView, responses=problems(401, 403, 404))
     for name, act, body in (("assign", routes.assign, Assignment), ("cancel", routes.cancel, Cancellation)):
         add(
-            f"/tasks/{{task_id}}/{name}", act, methods=["POST"], response_model=TaskShape, openapi_extra=takes(body),
+            f"/tasks/{{task_id}}/{name}", act, methods=["POST"], response_model=TaskView, openapi_extra=takes(body),
             responses=problems(400, 401, 403, 404, 409, 413, 422),
         )  # fmt: skip
     add(
-        "/tasks/{task_id}/redrive", routes.redrive, methods=["POST"], response_model=TaskShape,
+        "/tasks/{task_id}/redrive", routes.redrive, methods=["POST"], response_model=TaskView,
         responses=problems(401, 403, 404, 409),
     )  # fmt: skip
     add("/tasks/redrive", routes.redrive_all, methods=["POST"], response_model=Batch, responses=problems(401, 403, 422))
@@ -91,34 +90,34 @@ class _TaskRoutes:
         said = await read_model(request, NewTask)
         wording = brief(said.description, said.title, said.priority, said.depends_on)
         task = await self._tasks.create(caller, wording, agent=said.agent, parent_id=said.parent_id)
-        return Answer(shape(TaskShape, task), HTTPStatus.CREATED)
+        return Answer(task, HTTPStatus.CREATED)
 
     async def latest(self, request: Request, query: Annotated[TasksQuery, Query()]) -> Response:
         """List the newest tasks, optionally of one status."""
         found = await self._tasks.latest(await self._reader(request), query.status, query.limit)
-        return Answer(shape(FoundTasks, tasks=found))
+        return Answer({"tasks": found})
 
     async def get(self, request: Request, task_id: str) -> Response:
         """Return one task."""
-        return Answer(shape(TaskShape, await self._tasks.get(await self._reader(request), task_id)))
+        return Answer(await self._tasks.get(await self._reader(request), task_id))
 
     async def assign(self, request: Request, task_id: str) -> Response:
         """Give an unassigned task to a worker."""
         caller = await self._caller(request)
         said = await read_model(request, Assignment)
-        return Answer(shape(TaskShape, await self._tasks.assign(caller, task_id, said.agent)))
+        return Answer(await self._tasks.assign(caller, task_id, said.agent))
 
     async def cancel(self, request: Request, task_id: str) -> Response:
         """Cancel a task that has not ended. Its run and its thread are notified at once. The body is optional."""
         caller = await self._caller(request)
         empty = request.headers.get("content-length", "0") == "0"
         said = Cancellation() if empty else await read_model(request, Cancellation)
-        return Answer(shape(TaskShape, await self._tasks.cancel(caller, task_id, said.reason)))
+        return Answer(await self._tasks.cancel(caller, task_id, said.reason))
 
     async def redrive(self, request: Request, task_id: str) -> Response:
         """Bring back a dead task, with its attempts set to zero."""
         await self._identities.operator(request.scope)
-        return Answer(shape(TaskShape, await self._tasks.redrive(task_id)))
+        return Answer(await self._tasks.redrive(task_id))
 
     async def redrive_all(self, request: Request, wanted: RedriveAll) -> Response:
         """Bring back all dead tasks that match, or only count them."""

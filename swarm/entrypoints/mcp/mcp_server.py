@@ -37,7 +37,7 @@ from starlette.types import Message, Receive, Scope, Send
 from swarm.domain.errors import Invalid, SwarmError
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
-from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.answers import Answer, json_for_model
 from swarm.entrypoints.web.body import MAX_BODY_BYTES, load_json, read_body, refuse_unstorable
 from swarm.entrypoints.web.errors import MethodNotAllowed, answer, describe, invalid, log_crash
 from swarm.entrypoints.web.identity import BOUND_TO, CALLER, LEASE_HEADER, Identities
@@ -246,8 +246,8 @@ def _parse(tool: McpTool[Any, Any], arguments: Mapping[str, Any]) -> Any:
 
 
 def _result(content: Any) -> types.CallToolResult:
-    content = data_for_model(content)
-    return types.CallToolResult(content=[_text(orjson.dumps(content).decode())], structured_content=content)
+    body = json_for_model(content)
+    return types.CallToolResult(content=[_text(body.decode())], structured_content=orjson.loads(body))
 
 
 def _failure(error: SwarmError) -> types.CallToolResult:

@@ -12,6 +12,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from swarm.domain.views import dump, plain
 from swarm_base.characters import data_for_model, is_json_for_model
 
 
@@ -25,14 +26,14 @@ class Answer(Response):
 
 
 def json_for_model(content: object) -> bytes:
-    """Returns data as JSON, with all texts made safe for models."""
+    """Returns views and other data as JSON, with all texts made safe for models."""
     try:
-        body = orjson.dumps(content)
+        body = orjson.dumps(content, default=dump, option=orjson.OPT_PASSTHROUGH_DATACLASS)
         if is_json_for_model(body):
             return body
-    except TypeError:  # a lone surrogate, or a mapping that is not a dict
+    except TypeError:  # a lone surrogate
         pass
-    return orjson.dumps(data_for_model(content))
+    return orjson.dumps(data_for_model(plain(content)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from swarm.domain.json_shapes import AgentShape, LeaseShape, TriggerShape, time_of
-from swarm.domain.model.agents import Role
-from swarm.domain.model.deliveries import DeliveryStatus
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.agents import ListedAgentRow, Role
+from swarm.domain.model.deliveries import DeliveryRow, DeliveryStatus
+from swarm.domain.model.inbox import InboxMessageRow, InboxStatus
 from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.triggers import LeaseView, Trigger
 from swarm.domain.selections import Selection
+from swarm.domain.views import time_of
 
 MAX_TOKENS = 500
 """The maximum number of leases in one call."""
@@ -127,15 +127,15 @@ class ExplainQuery(Input):
 class Polled(TypedDict):
     """The answer to a poll."""
 
-    triggers: list[TriggerShape]
+    triggers: list[Trigger]
 
 
 class RenewedShape(TypedDict):
     """The answer to a renewal."""
 
-    renewed: list[LeaseShape]
+    renewed: list[LeaseView]
     lost: list[str]
-    notices: list[TriggerShape]
+    notices: list[Trigger]
 
 
 class Released(TypedDict):
@@ -155,7 +155,7 @@ class FinishedShape(TypedDict):
 class FinishedNextShape(FinishedShape):
     """The answer to a call that asked for the next triggers."""
 
-    triggers: NotRequired[list[TriggerShape]]
+    triggers: NotRequired[list[Trigger]]
 
 
 class RegisteredShape(TypedDict):
@@ -165,100 +165,6 @@ class RegisteredShape(TypedDict):
     name: str
     role: str
     token: str
-
-
-class AgentRow(AgentShape):
-    """An agent in the operator's view."""
-
-    created_at: str
-    last_seen_at: str | None
-    parked_until: str | None
-    reach: str
-    enrolled: bool
-
-
-class ListedAgentRow(AgentRow):
-    """An agent in the list of all."""
-
-    unoffered: NotRequired[Mapping[str, str]]  # why tools of the agent's MCP servers are not offered, by server/tool
-
-
-class InboxMessageRow(TypedDict):
-    """An inbox message in the operator's view."""
-
-    id: str
-    status: str
-    agent_id: str | None
-    agent: str | None
-    thread_id: str
-    channel: str
-    ts: str
-    matched_by: str
-    reason: str
-    attempts: int
-    created_at: str
-
-
-class DeliveryRow(TypedDict):
-    """One intended effect in Slack."""
-
-    id: str
-    kind: str
-    status: str
-    thread_id: str
-    inbox_message_id: str | None
-    channel: str
-    text: str | None
-    attempts: int
-    sent_ts: str | None
-    error: str | None
-    created_at: str
-
-
-class FeedbackCountRow(TypedDict):
-    """The number of equal opinions of one agent's answers."""
-
-    agent: str
-    value: str
-    reason: str | None
-    count: int
-
-
-class FeedbackRow(TypedDict):
-    """A person's opinion of an answer."""
-
-    id: str
-    agent: str
-    value: str
-    reason: str | None
-    comment: str | None
-    user_id: str
-    answer_id: str
-    run_id: str | None
-    trace_id: str | None
-    conversation_id: str
-    channel: str
-    thread_ts: str
-    message_ts: str
-    created_at: str
-
-
-class RemarkRow(TypedDict):
-    """A person's remark about the swarm, made with the slash command."""
-
-    id: str
-    channel: str
-    user_id: str
-    text: str
-    at: str
-
-
-class FoundFeedback(TypedDict):
-    """All opinions counted, and the newest in full; and the newest remarks, unless an agent is given."""
-
-    counts: list[FeedbackCountRow]
-    feedback: list[FeedbackRow]
-    remarks: NotRequired[list[RemarkRow]]
 
 
 class Agents(TypedDict):

@@ -5,24 +5,26 @@ redrive messages.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.agents import Agent, tray_message
+from swarm.domain.model.inbox import InboxMessageFacts, InboxMessageRow, InboxStatus, InboxStep
 from swarm.domain.model.threads import ContextState, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView, Preview, ThreadView, Tray
+from swarm.domain.model.triggers import InboxMessageView, ThreadView, Tray, TrayPreview
 from swarm.domain.policy.operating import OperatingPolicy, Reactions
 from swarm.domain.selections import Batch, Selection
+from swarm.domain.views import JsonView, Key, facts_of
 from swarm.services.ground import lease_keys
 from swarm.services.ground.batches import MOST, act_on_all
 from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
 from swarm.services.speaking.system_messages import retire_retry_of_message, show_anew
 from swarm.services.tasks.task_view import TaskView, view
 from swarm.services.work.fencing import ThreadReference, thread_of
-from swarm.store import agent_messages, task_queries, tasks
+from swarm.store import agent_messages, agents, task_queries, tasks
 from swarm.store.agent_messages import Scope
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -32,14 +34,15 @@ from swarm.store.threads import threads, transcript
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InboxMessageDetails:
-    """An inbox message with its context."""
+class InboxMessageDetails(InboxMessageView):
+    """The inbox message with its thread, its routing reason, and your team's last answer in that thread."""
 
-    inbox_message: InboxMessageView
+    status: InboxStatus
     thread: ThreadView
     thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
     previous_reply: str | None
+    routing_reason: Annotated[str, Key(after="previous_reply")]
     task: TaskView | None  # the task it was delegated to, or the task it follows up on
 
 
@@ -58,7 +61,7 @@ class Inbox:
         raw, task = await self._database.read(_read, agent.id, inbox_message_id)
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(
-            inbox_message=inbox_message_views(conversation)[0],
+            **facts_of(InboxMessageView, inbox_message_views(conversation)[0]),
             thread=place,
             thread_context=conversation.said,
             context_incomplete=conversation.thread.context is not ContextState.COMPLETE,
@@ -66,11 +69,11 @@ class Inbox:
             task=task,
         )
 
-    async def latest(self, status: InboxStatus | None, limit: int) -> list[InboxMessage]:
+    async def latest(self, status: InboxStatus | None, limit: int) -> list[InboxMessageRow]:
         """Returns the newest inbox messages, for an operator."""
-        return await self._database.read(inbox.latest, status, limit)
+        return await self._database.read(_latest, status, limit)
 
-    async def redrive(self, inbox_message_id: str) -> InboxMessage:
+    async def redrive(self, inbox_message_id: str) -> InboxMessageRow:
         """Hands out a dead message again, with its attempts reset. Raises NotFound, or Conflict if it is not dead."""
         return await self._database.write(_redrive, inbox_message_id, self._operating_policy.reactions)
 
@@ -92,7 +95,16 @@ def _read(tx: Transaction, agent_id: str, inbox_message_id: str) -> tuple[Thread
     return conversation, view(tx, task) if task else None
 
 
-def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> InboxMessage:
+def _latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[InboxMessageRow]:
+    return _rows(tx, inbox.latest(tx, status, limit))
+
+
+def _rows(tx: Transaction, found: Iterable[InboxMessage]) -> list[InboxMessageRow]:
+    names = {agent.id: agent.name for agent in agents.everyone(tx)}
+    return [InboxMessageRow(**facts_of(InboxMessageFacts, one), agent=names.get(one.agent_id or "")) for one in found]
+
+
+def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> InboxMessageRow:
     found = inbox.get(tx, inbox_message_id)
     thread = threads.locked(tx, found.thread_id) if found else None
     inbox_message = inbox.locked(tx, inbox_message_id)
@@ -104,7 +116,7 @@ def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> In
     retire_retry_of_message(tx, thread, inbox_message)
     changed = inbox.get(tx, inbox_message_id)
     assert changed is not None
-    return changed
+    return _rows(tx, [changed])[0]
 
 
 PREVIEWS: Final = 20
@@ -123,12 +135,12 @@ class Trays:
         tray, newest = await self._database.read(_read_tray, agent.id, bound_to)
         return replace(tray, previews=tuple([await self._preview(conversation) for conversation in newest]))
 
-    async def _preview(self, raw: ThreadTranscript) -> Preview:
+    async def _preview(self, raw: ThreadTranscript) -> TrayPreview:
         place, conversation = await self._triggers.conversation(raw)
         (inbox_message,) = inbox_message_views(conversation)
-        return Preview(
+        return TrayPreview(
             inbox_message_id=inbox_message.id,
-            sender=inbox_message.user_name,
+            sender=inbox_message.user.name,
             channel=place.channel_name,
             preview=inbox_message.preview,
         )
@@ -144,7 +156,7 @@ def _read_tray(tx: Transaction, agent_id: str, bound_to: str | None) -> tuple[Tr
         unread=inbox.count_unread(tx, agent_id),
         previews=(),
         mentions=agent_messages.count_unread(tx, agent_id),
-        messages=tuple(agent_messages.page(tx, Scope.UNREAD, agent_id, PREVIEWS)),
+        messages=tuple(map(tray_message, agent_messages.page(tx, Scope.UNREAD, agent_id, PREVIEWS))),
         tasks=task_queries.count_by_status(tx, agent_id),
         threads_owned=threads.count_owned(tx, agent_id),
     )
@@ -164,12 +176,12 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadMessagesPage:
-    """A page of a thread: some of its messages, oldest first."""
+class ThreadMessagesPage(JsonView):
+    """Messages, oldest first. ``next_after_ts`` leads to the next page, and is null on the last page."""
 
     thread: ThreadView
     messages: tuple[TranscriptMessage, ...]
-    next_after_ts: str | None  # None: no later messages are known
+    next_after_ts: str | None
     context_incomplete: bool  # the thread is not fully known, or no longer fully known
 
 

@@ -62,7 +62,7 @@ class RunCalls:
             return ()
         _, readable = await self._triggers.conversation(conversation)
         return tuple(
-            InputMessage(id=one.id, speaker=Speaker.USER, text=one.text, author=one.user_name, standing=one.standing)
+            InputMessage(id=one.id, speaker=Speaker.USER, text=one.text, author=one.user.name, standing=one.standing)
             for one in inbox_message_views(readable)
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 from swarm.clock import new_id
 from swarm.domain.answers.agents import conversation_id
@@ -15,6 +15,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.runs import MAX_LOG_CHUNK_BYTES, MAX_LOG_PIECES, MOST_LOG_BYTES
 from swarm.domain.model.threads import Thread
+from swarm.domain.views import JsonView, Key, Time
 from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.work.fencing import authorize_message, authorize_task, may_reply_about
 from swarm.services.work.leases import claimed_members
@@ -38,22 +39,28 @@ _LOOK_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogPart:
-    """A part of a log. Offsets count the bytes that were sent."""
+class LogPart(JsonView):
+    """A part of a log; offsets count the bytes that were sent."""
+
+    contract_name = "LogShape"
 
     text: str
     start: int  # above the wanted offset if what was before is no longer kept
     next: int
-    is_over: bool  # the run has ended, and this is the rest
+    is_over: Annotated[bool, Key("over")]  # the run has ended, and this is the rest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LoggedRun:
-    """A run and the size of its log; 0 if it has none."""
+class TaskRun(JsonView):
+    """One run on a task."""
 
-    run: Run
+    contract_name = "TaskRun"
+
+    id: str
     agent: str
-    log_bytes: int
+    attempt: int
+    started_at: Time
+    log_bytes: int  # 0 if it has no log
 
 
 class RunLogs:
@@ -115,7 +122,7 @@ class RunLogs:
                 return part
             await wakeups.wait(topic, seen, min(left, _LOOK_SECONDS))
 
-    async def of_task(self, task_id: str) -> list[LoggedRun]:
+    async def of_task(self, task_id: str) -> list[TaskRun]:
         """Returns the runs on a task, newest first. Raises NotFound."""
         return await self._database.read(_of_task, task_id)
 
@@ -174,12 +181,21 @@ def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> Log
     )
 
 
-def _of_task(tx: Transaction, task_id: str) -> list[LoggedRun]:
+def _of_task(tx: Transaction, task_id: str) -> list[TaskRun]:
     if tasks.get(tx, task_id) is None:
         raise NotFound(f"There is no task '{task_id}'.", hint="GET /tasks lists them.")
     found, names = runs.of_task(tx, task_id), agents.names(tx)
     sizes = run_logs.sizes(tx, [run.id for run in found])
-    return [LoggedRun(run=run, agent=names.get(run.agent_id, ""), log_bytes=sizes.get(run.id, 0)) for run in found]
+    return [
+        TaskRun(
+            id=run.id,
+            agent=names.get(run.agent_id, ""),
+            attempt=run.attempt,
+            started_at=run.started_at,
+            log_bytes=sizes.get(run.id, 0),
+        )
+        for run in found
+    ]
 
 
 def _start_for_message(tx: Transaction, caller: Caller, inbox_message_id: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from swarm.domain.model.agents import Agent, token_hash
+from swarm.domain.model.agents import Agent, UserView, token_hash
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.leases import new_key
 from swarm.domain.model.requests import HumanRequest
@@ -26,12 +26,21 @@ from swarm.domain.model.threads import (
     Thread,
     TranscriptMessage,
 )
-from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger, TriggerKind
+from swarm.domain.model.triggers import (
+    InboxMessageView,
+    NoticeView,
+    StartedBy,
+    ThreadView,
+    Trigger,
+    TriggerKind,
+    TriggerLease,
+)
 from swarm.domain.policy.access import Me
 from swarm.domain.policy.operating import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
+from swarm.domain.requests.audiences import for_asker
 from swarm.domain.requests.texts import decision_lines
 from swarm.domain.text.slack_text import mentioned_channels, mentioned_ids, preview, readable, with_names
 from swarm.domain.watchers import TriggerClaimed
@@ -308,7 +317,7 @@ class Triggers:
             humble_followup=whole.humble_followup,
             previous_reply=conversation.previous_answer if conversation else None,
             notice_text=notice.text if notice else None,
-            notice_author=notice.actor_name if notice else None,
+            notice_author=notice.actor.name if notice and notice.actor else None,
             notice_channel=notice.channel if notice else None,
             task=whole.task,
             requester_name=await self._requester_name(whole.task),
@@ -322,9 +331,7 @@ class Triggers:
             created_at=claim.created_at,
             due_at=claim.created_at,
             attempt=claim.lease.attempt,
-            lease_token=claim.lease.token,
-            lease_key=claim.key,
-            lease_expires_at=claim.lease.expires_at,
+            lease=TriggerLease(token=claim.lease.token, expires_at=claim.lease.expires_at, key=claim.key),
             prompt=render(prompt, secrets.token_hex(8)),
             thread=place,
             thread_context=conversation.said if conversation else (),
@@ -333,7 +340,8 @@ class Triggers:
             notice=notice,
             task=whole.task,
             started_by=whole.started_by,
-            requests=claim.requests,
+            requests=tuple(for_asker(request) for request in claim.requests),
+            decisions=claim.requests,
             overthink=whole.overthink,
             humble_followup=whole.humble_followup,
             instruction=claim.instruction,
@@ -348,8 +356,7 @@ class Triggers:
             task_id=notice.task_id,
             agent_message_id=notice.agent_message_id,
             channel=whole.channel,
-            actor_id=notice.actor,
-            actor_name=whole.actor or (names.get(person) if person else None),
+            actor=UserView(id=notice.actor, name=whole.actor or names[notice.actor]) if notice.actor else None,
             text=readable(notice.text, names) if notice.text and notice.kind in _OF_SLACK else notice.text,
         )
 
@@ -412,8 +419,7 @@ def _view(inbox_message: InboxMessage, message: TranscriptMessage | None) -> Inb
         id=inbox_message.id,
         text=text if inbox_message.message is None else inbox_message.message,
         preview=preview(text),
-        user_id=message.author_id if message else "",
-        user_name=message.author if message else "",
+        user=UserView(id=message.author_id, name=message.author) if message else UserView(id="", name=""),
         kind=message.kind if message else AuthorKind.USER,
         ts=inbox_message.ts,
         received_at=inbox_message.created_at,

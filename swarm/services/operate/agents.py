@@ -8,9 +8,20 @@ from typing import Final
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.errors import Conflict, NotFound
-from swarm.domain.model.agents import Agent, Reach, Role, check_name, check_new_name, new_agent_token, token_hash
+from swarm.domain.model.agents import (
+    Agent,
+    AgentFacts,
+    AgentRow,
+    Reach,
+    Role,
+    check_name,
+    check_new_name,
+    new_agent_token,
+    token_hash,
+)
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.views import facts_of
 from swarm.services.ground.credentials import AgentTokenCache
 from swarm.services.operate.failover import failover_offline_agents
 from swarm.services.speaking.participants import offline_since, silent_since
@@ -45,6 +56,11 @@ class Present:
     @property
     def status(self) -> str:
         return "online" if self.online else "offline"
+
+    @property
+    def row(self) -> AgentRow:
+        """The agent for an operator."""
+        return AgentRow(**facts_of(AgentFacts, self.agent), status=self.status)
 
 
 class AgentRegistry:

@@ -10,7 +10,6 @@ from typing_extensions import TypedDict
 
 from swarm.clock import SECOND, to_iso
 from swarm.domain.errors import Invalid, NotFound
-from swarm.domain.json_shapes import shape
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
@@ -283,4 +282,7 @@ def _delivery(row: Row) -> str:
 
 def steps(rows: list[Row], names: dict[str, str]) -> list[StepShape]:
     """Converts history rows to lines of a timeline."""
-    return [shape(StepShape, row, agent=names.get(row["agent_id"])) for row in rows]
+    return [
+        StepShape(at=to_iso(row["at"]), change=row["change"], agent=names.get(row["agent_id"]), reason=row["reason"])
+        for row in rows
+    ]

@@ -24,6 +24,7 @@ from swarm.domain.model.agents import (
 )
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.views import JsonView
 from swarm.services.ground.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.operate.agents import Present, read_team
 from swarm.services.operate.team import colleague
@@ -37,12 +38,21 @@ _MINUTE = 60 * SECOND
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sent:
-    """A sent message: its recipients, and the unknown names in its text."""
+class AddresseeView(JsonView):
+    """The recipient of a message: an online agent gets it at once, an offline agent on its return."""
+
+    id: str
+    name: str
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sent(JsonView):
+    """The recipients of the message, and mentioned names that belong to no agent."""
 
     message_id: str
-    addressees: tuple[Present, ...]
-    unknown: tuple[str, ...]
+    addressees: tuple[AddresseeView, ...]
+    unknown_mentions: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,8 +114,12 @@ def _send(
     meant = agent_messages.addressees(tx, message_id)
     return Sent(
         message_id=message_id,
-        addressees=tuple(one for one in present if one.agent.id in meant),
-        unknown=letter.mentions.unknown,
+        addressees=tuple(
+            AddresseeView(id=one.agent.id, name=one.agent.name, status=one.status)
+            for one in present
+            if one.agent.id in meant
+        ),
+        unknown_mentions=letter.mentions.unknown,
     )
 
 
@@ -210,11 +224,12 @@ class PageRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentMessagesPage:
-    """Messages, oldest first. ``more`` is true if there are more messages in the direction of reading."""
+class AgentMessagesPage(JsonView):
+    """Messages, oldest first. ``more`` says whether there are more; ``next_after`` is where to continue."""
 
     messages: tuple[AgentMessage, ...]
-    more: bool
+    next_after: str | None
+    more: bool  # in the direction of reading
 
 
 def _check_page(request: PageRequest) -> PageRequest:
@@ -266,7 +281,9 @@ def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **
         **place,
     )
     fitting = _fitting(found[: request.limit])
-    return AgentMessagesPage(messages=tuple(reversed(fitting) if newest else fitting), more=len(found) > len(fitting))
+    shown = tuple(reversed(fitting) if newest else fitting)
+    next_after = shown[-1].id if shown else request.after
+    return AgentMessagesPage(messages=shown, next_after=next_after, more=len(found) > len(fitting))
 
 
 def _fitting(messages: Sequence[AgentMessage]) -> Sequence[AgentMessage]:

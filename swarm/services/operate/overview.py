@@ -9,26 +9,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NotRequired, TypeVar
 
 import structlog
 from typing_extensions import TypedDict
 
 from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.errors import NotFound
-from swarm.domain.json_shapes import shape, time_of
 from swarm.domain.model.agents import Role
-from swarm.domain.model.deliveries import DeliveryStatus
+from swarm.domain.model.deliveries import DeliveryRow, DeliveryStatus
 from swarm.domain.model.feedback import FeedbackCount, FeedbackView, Remark
 from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.views import time_of
 from swarm.services.operate.explain import StepShape, steps
 from swarm.services.speaking.participants import read_roster
 from swarm.store import agents, deliveries, history
 from swarm.store.admin import open_counts, probe
 from swarm.store.bridge.database import Database
-from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import feedback, remarks
 from swarm.store.threads import threads, watermarks
@@ -128,13 +127,12 @@ class Backlog:
     deliveries_open: int  # not sent yet, or in doubt
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FeedbackReport:
-    """People's opinions of answers: all of them counted, and the newest in full; and the newest remarks."""
+class FoundFeedback(TypedDict):
+    """All opinions counted, and the newest in full; and the newest remarks, unless an agent is given."""
 
-    counts: Sequence[FeedbackCount]
-    feedback: Sequence[FeedbackView]
-    remarks: Sequence[Remark] | None  # about the swarm; None if only the opinions of one agent's answers are wanted
+    counts: list[FeedbackCount]
+    feedback: list[FeedbackView]
+    remarks: NotRequired[list[Remark]]
 
 
 class Overview:
@@ -148,11 +146,11 @@ class Overview:
         """Returns the events of a thread. Raises NotFound."""
         return await self._database.read(_timeline, thread_id)
 
-    async def deliveries(self, status: DeliveryStatus | None, limit: int) -> list[Row]:
+    async def deliveries(self, status: DeliveryStatus | None, limit: int) -> list[DeliveryRow]:
         """Returns the newest deliveries, of one status or of all."""
         return await self._database.read(deliveries.latest, status, limit)
 
-    async def feedback(self, since: str | None, agent: str | None, limit: int) -> FeedbackReport:
+    async def feedback(self, since: str | None, agent: str | None, limit: int) -> FoundFeedback:
         """Returns people's opinions of answers since a time (ISO 8601), of one agent or of all with the remarks.
 
         Raises Invalid.
@@ -171,10 +169,6 @@ class Overview:
         """Returns the reason why nothing can be stored; None if storing works. Occasionally performs a write."""
         return await self._storing.problem()
 
-    async def agent_names(self) -> Mapping[str, str]:
-        """Returns the names of the agents that are not revoked, by id."""
-        return await self._database.read(_names)
-
 
 def _timeline(tx: Transaction, thread_id: str) -> ThreadTimeline:
     thread = threads.get(tx, thread_id)
@@ -184,15 +178,23 @@ def _timeline(tx: Transaction, thread_id: str) -> ThreadTimeline:
         )
     names = _names(tx)
     owner = names.get(thread.owner_id) if thread.owner_id else None
-    return shape(ThreadTimeline, thread, owner=owner, timeline=steps(history.of_thread(tx, thread_id), names))
-
-
-def _feedback(tx: Transaction, since: int, agent: str | None, limit: int) -> FeedbackReport:
-    return FeedbackReport(
-        counts=feedback.counts(tx, since, agent),
-        feedback=feedback.latest(tx, since, agent, limit),
-        remarks=None if agent else remarks.latest(tx, since, limit),
+    return ThreadTimeline(
+        id=thread.id,
+        team=thread.team,
+        channel=thread.channel,
+        thread_ts=thread.thread_ts,
+        owner=owner,
+        epoch=thread.epoch,
+        context=thread.context,
+        timeline=steps(history.of_thread(tx, thread_id), names),
     )
+
+
+def _feedback(tx: Transaction, since: int, agent: str | None, limit: int) -> FoundFeedback:
+    found = FoundFeedback(
+        counts=list(feedback.counts(tx, since, agent)), feedback=list(feedback.latest(tx, since, agent, limit))
+    )
+    return found if agent else {**found, "remarks": list(remarks.latest(tx, since, limit))}
 
 
 def _backlog(tx: Transaction) -> Backlog:

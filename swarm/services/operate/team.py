@@ -12,9 +12,10 @@ from functools import partial
 from typing import Final
 
 from swarm.domain.errors import NotFound
-from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load
+from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, AgentProfile, Load
 from swarm.domain.policy.operating import OperatingPolicy
-from swarm.services.operate.agents import Present, read_team
+from swarm.domain.views import JsonView, facts_of
+from swarm.services.operate.agents import read_team
 from swarm.services.speaking.participants import offline_since
 from swarm.store import agents
 from swarm.store.agents import AGENTS
@@ -23,8 +24,10 @@ from swarm.store.bridge.transaction import Transaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Member:
-    present: Present
+class Member(AgentProfile, JsonView):
+    """An agent with its load."""
+
+    status: str
     load: Load
 
 
@@ -35,7 +38,7 @@ class TeamDirectory:
         self._database = database
         self._operating_policy = operating_policy
 
-    async def members(self) -> list[_Member]:
+    async def members(self) -> list[Member]:
         """Returns all agents, oldest first."""
         return await self._database.read(_members, self._operating_policy)
 
@@ -50,9 +53,12 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
     return found
 
 
-def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[_Member]:
+def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[Member]:
     found = agents.loads(tx)
-    return [_Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
+    return [
+        Member(**facts_of(AgentProfile, one.agent), status=one.status, load=found.get(one.agent.id, IDLE))
+        for one in read_team(tx, operating_policy)
+    ]
 
 
 _WRITES_BEFORE_OFFLINE: Final = 3

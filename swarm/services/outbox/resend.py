@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from swarm.domain.errors import Conflict, NotFound
-from swarm.domain.model.deliveries import DeliveryKind, DeliveryStep, Mark
+from swarm.domain.model.deliveries import DeliveryKind, DeliveryRow, DeliveryStep, Mark
 from swarm.domain.policy.operating import OperatingPolicy, Reactions
 from swarm.domain.selections import Batch, Selection
 from swarm.services.ground.batches import MOST, act_on_all
 from swarm.store import deliveries, reactions
 from swarm.store.bridge.database import Database
-from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.threads import threads
@@ -24,7 +23,7 @@ class Resending:
         self._database = database
         self._operating_policy = operating_policy
 
-    async def resend(self, delivery_id: str) -> Row:
+    async def resend(self, delivery_id: str) -> DeliveryRow:
         """Sends a delivery again. A post is searched for in Slack first. Raises NotFound, or Conflict if it has neither
         failed nor expired.
         """
@@ -38,7 +37,7 @@ class Resending:
         )
 
 
-def _resend(tx: Transaction, delivery_id: str, marks: Reactions) -> Row:
+def _resend(tx: Transaction, delivery_id: str, marks: Reactions) -> DeliveryRow:
     row = deliveries.get(tx, delivery_id)
     if row is None:
         raise NotFound(f"There is no delivery '{delivery_id}'.")
@@ -52,4 +51,4 @@ def _resend(tx: Transaction, delivery_id: str, marks: Reactions) -> Row:
         reactions.react(tx, thread, inbox_message.ts, marks.answered, Mark.END)
     again = deliveries.get(tx, delivery_id)
     assert again is not None
-    return again
+    return deliveries.delivery_row(again)

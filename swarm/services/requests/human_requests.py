@@ -10,7 +10,6 @@ from typing import Final
 import structlog
 
 from swarm.domain.errors import Conflict, Invalid, NotFound, Unavailable
-from swarm.domain.json_shapes import time_of
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.grants import AuditKind, AuditLine, Grant
 from swarm.domain.model.inbox import InboxStatus, InboxStep
@@ -27,6 +26,7 @@ from swarm.domain.model.requests import (
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.policy.decision_rules import check_new
 from swarm.domain.policy.operating import OperatingPolicy
+from swarm.domain.views import time_of
 from swarm.services.ground.guarded import attempt
 from swarm.services.ground.idempotency import Caller
 from swarm.services.requests import asking as asking_people

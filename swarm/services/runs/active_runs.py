@@ -229,5 +229,5 @@ def starts_run(spec: StreamingAgent, trigger: Trigger) -> bool:
 
 def _person(notice: NoticeView | None) -> str | None:
     """Returns the user id of the person who caused a notice; None for an agent or an operator."""
-    actor = notice.actor_id if notice else None
-    return actor if actor and is_user(actor) else None
+    actor = notice.actor if notice else None
+    return actor.id if actor and is_user(actor.id) else None

@@ -93,12 +93,12 @@ def run_input(
         messages = told or _of_task(trigger.task, trigger.instruction)
     else:
         messages = tuple(_all_new(trigger.inbox_messages, bot_name))
-    decided = [one for one in trigger.requests if one.run_id and one.agent_id == agent_id]
+    decided = [one for one in trigger.decisions if one.run_id and one.agent_id == agent_id]
     said = _history(trigger, since, heard, bot_name)
     if decided:  # the messages are not new: the agent has read them, and now it continues
         said += messages if heard is NOTHING_HEARD else ()
         messages = ()
-    messages += tuple(_decision(one) for one in trigger.requests if one not in decided)
+    messages += tuple(_decision(one) for one in trigger.decisions if one not in decided)
     return RunInput(
         run_id=ids.run_id,
         agui_run_id=ids.agui_run_id,
@@ -126,7 +126,7 @@ def _decision(request: HumanRequest) -> InputMessage:
 
 def _origin(trigger: Trigger, *, user_email: str) -> Origin:
     requester, place = requester_of(trigger) or "", trigger.thread
-    names = [inbox_message.user_name for inbox_message in trigger.inbox_messages if inbox_message.user_id == requester]
+    names = [one.user.name for one in trigger.inbox_messages if one.user.id == requester]
     return Origin(
         channel=place.channel if place else "",
         thread_ts=place.thread_ts if place else "",
@@ -141,11 +141,7 @@ def requester_of(trigger: Trigger) -> str | None:
     """Returns the user id of the person who gets the answer; None if only bots wrote the messages."""
     if trigger.task:
         return trigger.task.requester
-    people = [
-        inbox_message.user_id
-        for inbox_message in trigger.inbox_messages
-        if inbox_message.kind is AuthorKind.USER and is_user(inbox_message.user_id)
-    ]
+    people = [one.user.id for one in trigger.inbox_messages if one.kind is AuthorKind.USER and is_user(one.user.id)]
     return people[-1] if people else None
 
 
@@ -164,7 +160,7 @@ def _new(inbox_message: InboxMessageView, bot_name: str, instruction: str | None
         id=inbox_message.id,
         speaker=Speaker.USER,
         text=_instructed(text, instruction),
-        author=inbox_message.user_name,
+        author=inbox_message.user.name,
         standing=inbox_message.standing,
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.tasks import Dependency, TaskFacts, TaskView
+from swarm.domain.views import facts_of
 from swarm.store import agents, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tasks import Task
@@ -69,9 +70,10 @@ def _cut(text: Text) -> Text:
 
 def _view(task: Task, dependencies: list[Task], names: dict[str, str]) -> TaskView:
     return TaskView(
-        **{fact.name: getattr(task, fact.name) for fact in fields(TaskFacts)},
+        **facts_of(TaskFacts, task),
         agent=names.get(task.agent_id or ""),
         created_by=names.get(task.created_by or ""),
+        depends_on=tuple(other.id for other in dependencies),
         dependencies=tuple(
             Dependency(id=other.id, title=other.title, status=other.status, result=other.result, error=other.error)
             for other in dependencies

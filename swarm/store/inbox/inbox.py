@@ -26,6 +26,7 @@ from swarm.domain.model.inbox import (
     BY_PERSON,
     INBOX_TRANSITIONS,
     InboxDelay,
+    InboxMessageFacts,
     InboxStatus,
     InboxStep,
     MatchedBy,
@@ -54,22 +55,12 @@ from swarm.store.tables.work import inbox_messages, lease_members, leases
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InboxMessage:
+class InboxMessage(InboxMessageFacts):
     """One row of `inbox_messages`."""
 
-    id: str
-    thread_id: str
-    agent_id: str | None
     team: str
-    channel: str
-    ts: str
-    status: InboxStatus
-    matched_by: MatchedBy
-    reason: str
-    attempts: int
     claims: int
     lease_token: str | None
-    created_at: int
     resolved_at: int | None
     task_id: str | None  # the task that the message was delegated as or follows up
     instruction: str | None  # the text before the message for its agent, after a person asked for another answer

@@ -38,7 +38,6 @@ AGENT_CALLS = [
 async def test_a_registered_agent_gets_its_token_once_and_is_known_by_it(doors: Doors) -> None:
     body = {"name": "lea", "role": "lead", "description": "leads", "capabilities": ["python"]}
     registered = await doors.operator.post("/agents", body)
-    assert set(registered) == {"id", "name", "role", "token"}
     me = await doors.visitor(registered["token"]).get("/me")
     assert me == me | {"id": registered["id"], "name": "lea", "role": "lead", "description": "leads"}
     assert me["capabilities"] == ["python"]

@@ -204,7 +204,6 @@ async def test_the_tray_is_the_same_as_tool_and_over_http_and_previews_the_new_m
     await doors.world.says("the new message", thread=root, by="U2")
     tray = await lea.uses("tray")
     assert tray == await lea.get("/tray")
-    assert set(tray) == {"unread", "previews", "mentions", "messages", "tasks", "threads_owned"}
     assert (tray["unread"], tray["threads_owned"]) == (2, 1)
     assert tray["previews"][1] == tray["previews"][1] | {
         "from": "bob", "channel": "#general", "preview": "the new message",
@@ -218,7 +217,6 @@ async def test_list_agents_shows_who_is_there(doors: Doors, lea: Visitor) -> Non
         ("lea", "lead", "online"),
         ("wim", "worker", "offline"),
     ]
-    assert set(team[0]) == {"id", "name", "role", "description", "capabilities", "status", "load"}
 
 
 @both_generations

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from swarm.domain.model.agents import Role
+from swarm.domain.model.agents import Role, UserView
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
@@ -109,7 +109,7 @@ def _prompt(run: BuiltinRun) -> str:
     )  # fmt: skip
     last = history[-1]
     new = InboxMessageView(
-        id="message", text=last.text, preview=last.text[:200], user_id=last.author_id, user_name=last.author,
+        id="message", text=last.text, preview=last.text[:200], user=UserView(id=last.author_id, name=last.author),
         ts=last.ts, received_at=0, matched_by=MatchedBy.MENTION, routing_reason="a mention", status=InboxStatus.CLAIMED,
     )  # fmt: skip
     wanted = PromptInput(
