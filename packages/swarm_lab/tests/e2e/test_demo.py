@@ -228,7 +228,7 @@ async def test_the_coder_fixes_a_failing_test_with_a_permission_and_goes_on_in_i
         seen = await twin.until(ts, lambda seen: seen.is_answered() and "Branch" in str(seen.answers))
         assert seen.answers[0] == "I have delegated this to **coder**."
         fixed = next(answer for answer in seen.answers if "**Fixed.** All 2 tests pass." in answer)
-        card_at = next(at for at, answer in enumerate(seen.answers) if "May I use edit?" in answer)
+        card_at = next(at for at, answer in enumerate(seen.answers) if "wants to edit prices.py" in answer)
         assert card_at < seen.answers.index(fixed)  # what comes after the decision is read below it
         branch = _branch(fixed)
         assert f"Branch `{branch}`: 1 file changed, 1 insertion(+), 1 deletion(-)." in fixed
