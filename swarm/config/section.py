@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from swarm.domain.policy.section import Section
+from swarm.domain.policy.section import Section as Section  # extensions take it from here
 
 _SHAPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "a list is expected"),
