@@ -11,7 +11,7 @@ import pytest
 
 CODE = """
 import contextlib, importlib.metadata, runpy, sys
-sys.path[:] = [path for path in sys.path if "packages/{hidden}" not in path]
+sys.path[:] = [path for path in sys.path if "packages/{hidden}" not in path or "packages/swarm_base" in path]
 if not "{hidden}":
     importlib.metadata.entry_points = lambda **_: ()
 for command in {commands}:
