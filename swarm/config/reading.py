@@ -313,7 +313,10 @@ def where_set(*setting: str) -> str:
         for one in parse_stream(StringIO(_text_of(file))):
             if one.key in names and one.value:
                 return f"{one.key} ({file.name if file.parent == folder else file}, line {one.original.line})"
-    return f"{'.'.join(setting)} ({settings_file(folder, read_variables()).name})"
+    file = settings_file(folder, read_variables())
+    if names and not (file.is_file() and f"{setting[-1]}:" in _text_of(file)):
+        return names[0]
+    return f"{'.'.join(setting)} ({file.name})"
 
 
 def _dotenv(path: Path) -> dict[str, str | None]:
