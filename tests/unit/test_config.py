@@ -562,6 +562,8 @@ def test_where_a_key_is_set_is_named_in_the_order_in_which_places_count(
     monkeypatch.setenv("HOME", str(tmp_path / "ada"))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     key = ("providers", "openai", "api_key")
+    assert where_set(*key) == "OPENAI_API_KEY"  # nowhere
+    (tmp_path / "swarm.yaml").write_text("providers: {openai: {api_key: sk-0}}\n")
     assert where_set(*key) == "providers.openai.api_key (swarm.yaml)"
     own = tmp_path / "ada" / ".swarm" / ".env"
     own.parent.mkdir(parents=True)
