@@ -90,7 +90,7 @@ async def test_people_look_after_their_own_work_and_nobody_else_sees_it(stage: S
 
     await tasks_can_be_stopped(people, lead, trigger)
     await people.home_with("alice", "Nothing is open.", without="count the lines")
-    assert "Nothing of yours runs or waits here." in await people.types("stop", user="bob")
+    assert "Nothing of yours is running or waiting here." in await people.types("stop", user="bob")
     assert "Your remark is stored." in await people.types("feedback It is quick.")
 
     await who_may_not_is_refused(people)
@@ -136,7 +136,7 @@ async def tasks_can_be_stopped(people: People, lead: Visitor, trigger: dict[str,
     await lead.uses("inbox-delegate", trigger["lease"]["token"], task="Count them.", **work)
     assert "Count the lines" in await people.types("tasks")
     assert "Count the lines" in await people.types("tasks", user="bob")
-    assert "Nothing of yours runs or waits here." in await people.types("stop", user="bob")
+    assert "Nothing of yours is running or waiting here." in await people.types("stop", user="bob")
     await people.home_with("alice", "Count the lines")
     assert await people.types("stop") == "I am stopping it."
     assert "Nothing of yours is open" in await people.types("tasks")
@@ -150,7 +150,7 @@ async def messages_can_be_stopped(people: People, lead: Visitor) -> None:
         if way == "!stop":
             await people.twin.say("!stop", thread=ts)
         else:
-            assert "Nothing of yours runs or waits here." in await people.types("stop", user="bob")
+            assert "Nothing of yours is running or waiting here." in await people.types("stop", user="bob")
             assert await people.types("stop") == "I am stopping it."
         await people.twin.until(ts, lambda seen: "octagonal_sign" in seen.emoji and len(seen.answers) == 1)
         line = [call for call in await people.twin.calls("chat.postMessage") if call["args"]["thread_ts"] == ts]

@@ -392,7 +392,7 @@ async def test_a_task_that_is_lost_five_times_is_set_aside_and_redriven_with_its
     assert await news_of(world, lead) == ["task_finished"]
     await world.send()
     assert world.slack.posts == [
-        "I could not get the task “Count.” done: it crashed, 5 times. My operator can have it run again."
+        "I could not get the task “Count.” done: it crashed, 5 times. My operator can run it again."
     ]
     assert (handed.root.ts, "x") in world.slack.reactions
 

@@ -153,7 +153,7 @@ def test_only_tasks_of_this_conversation_can_be_stopped_from_the_list() -> None:
     [
         (WorkStopped(stopped=1), "I am stopping it."),
         (WorkStopped(stopped=3), "I am stopping it."),  # a task, its run and its request are one thing to people
-        (WorkStopped(stopped=0), "Nothing of yours runs or waits here."),
+        (WorkStopped(stopped=0), "Nothing of yours is running or waiting here."),
         (WorkList(own=(), others=(), channel="C1"), "Nothing of yours is open, and there are no tasks here."),
         (AgentList(agents=()), "There is no agent that you may use here."),
     ],

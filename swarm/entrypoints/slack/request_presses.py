@@ -47,7 +47,7 @@ from swarm.slack.outgoing.request_forms import (
     split_values,
 )
 
-UNKNOWN_BUTTON_TEXT: Final = "This button is not known any more, so nothing has happened."
+UNKNOWN_BUTTON_TEXT: Final = "This button no longer works, so nothing has happened."
 NOT_OPENED_TEXT: Final = "The form could not be opened. Press again."
 NOT_STORED_TEXT: Final = "This could not be stored. Press again."
 TAMPERED_TEXT: Final = "This form was not made here, so nothing was stored. Open it again from the thread."

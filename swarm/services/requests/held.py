@@ -40,7 +40,7 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import threads, transcript
 
 HELD_TEXT: Final = "✋ {agent} reads your message once “{title}” is decided. {deciders} may decide."
-DROPPED_TEXT: Final = "Dropped. I tell {agent} first; then it reads the messages that waited."
+DROPPED_TEXT: Final = "Dropped. I'll tell {agent} first; then it will read the messages that waited."
 NOT_YOURS_TEXT: Final = "Only the people who asked, and those who may decide, can drop this."
 GONE_TEXT: Final = "There is no such question here. It may have been deleted."
 

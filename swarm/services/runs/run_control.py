@@ -91,7 +91,7 @@ from swarm.store.threads import open_work, threads
 STOPPED_TEXT: Final = "I am stopping it."
 OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 ENDED_TEXT: Final = "This has ended, so there is nothing to stop."
-NOTHING_TEXT: Final = "Nothing of mine runs or waits here, so there is nothing to stop."
+NOTHING_TEXT: Final = "I have nothing running or waiting here, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has already been run again."
 NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."

@@ -89,7 +89,7 @@ _LONGEST_NAME: Final = 40
 
 RETRY_TAKEN_BY: Final = "🔁 Run again for <@{person}>."
 RETRY_TAKEN: Final = "🔁 Run again."
-RETRY_BY_OPERATOR: Final = "🔁 An operator has this run again."
+RETRY_BY_OPERATOR: Final = "🔁 An operator is running this again."
 RETRY_IMPOSSIBLE: Final = "This cannot be run again."
 
 _log = structlog.get_logger(__name__)

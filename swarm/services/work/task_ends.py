@@ -38,7 +38,7 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 FAILED_TEXT: Final = "The task “{title}” failed: {reason}"
-SET_ASIDE_TEXT: Final = "I could not get the task “{title}” done: {reason} My operator can have it run again."
+SET_ASIDE_TEXT: Final = "I could not get the task “{title}” done: {reason} My operator can run it again."
 CANCELLED_TEXT: Final = "The task “{title}” was cancelled {reason}"
 
 

@@ -281,7 +281,7 @@ def _choice(answer: StopChoice) -> tuple[str, list[Block]]:
 
 
 def _stopped(answer: WorkStopped) -> str:
-    return "I am stopping it." if answer.stopped else "Nothing of yours runs or waits here."
+    return "I am stopping it." if answer.stopped else "Nothing of yours is running or waiting here."
 
 
 def _explanation(answer: Explanation) -> str:

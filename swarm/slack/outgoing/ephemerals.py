@@ -18,7 +18,7 @@ from swarm.slack.outgoing.block_parts import with_dates
 from swarm.slack.outgoing.web_api import WebApi
 
 MOST_A_MINUTE: Final = 10
-SLOW_TEXT: Final = "Slow down, please: you have pressed many buttons. I answer again in a minute."
+SLOW_TEXT: Final = "You have pressed too many buttons. Try again in a minute."
 
 _MINUTE: Final = 60.0
 _REMEMBERED: Final = 10_000

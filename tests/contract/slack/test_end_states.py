@@ -139,7 +139,7 @@ async def test_what_an_operator_hands_out_again_has_neither_mark_nor_button(
         assert (await scene.marks(root), len(await scene.buttons(root))) == ([STORED, FAILED], 1)
         await scene.world.services.inbox.redrive((await scene.world.inbox_message(root)).id)
         assert (await scene.marks(root), await scene.buttons(root)) == ([STORED], [])
-        assert lines_of((await scene.answers(root))[0]) == ["🔁 An operator has this run again."]
+        assert lines_of((await scene.answers(root))[0]) == ["🔁 An operator is running this again."]
         gate.opened.set()
         await show.over(root, 2)
         assert await scene.marks(root) == [STORED, ANSWERED]

@@ -52,7 +52,7 @@ class _Options:
     provider: Annotated[str, Parameter(show_default=False)] = ""  # `kind_of` says what is possible
     """Always needed: claude, codex (by the program codex-acp), opencode, acp:COMMAND (an agent of the Agent Client
     Protocol), or command:COMMAND (a program: the prompt on standard input or in place of {prompt}, its answer on
-    standard output). The program must be installed, and logged in by its own command."""
+    standard output). The program must be installed, and you must be logged in to it."""
 
     role: Literal["lead", "worker"] = "worker"
     """A worker gets tasks. A lead gets people's messages: it answers them, or delegates to workers. It registers with

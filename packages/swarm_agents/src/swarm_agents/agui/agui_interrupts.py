@@ -139,6 +139,6 @@ def _schema_of_approval(tool: ToolRequest, *, can_edit: bool) -> dict[str, Any]:
         REASON: {"type": "string", "description": "Why not, for the agent."},
     }
     if can_edit:
-        about = {"title": "Arguments", "description": "Other arguments to call the tool with."}
+        about = {"title": "Arguments", "description": "Arguments to use instead, when the tool is called."}
         properties[EDITED_ARGUMENTS] = {"type": "object", **tool.schema, **about}
     return {"type": "object", "properties": properties, "required": [APPROVED]}

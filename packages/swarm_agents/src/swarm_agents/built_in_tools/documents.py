@@ -18,7 +18,7 @@ FETCH_DOCUMENT_MAX_CALLS: Final = 10
 _SEARCH: Final = (
     "Search the organisation's documents. Search before you answer questions about its products, processes, services "
     "or people, even if you think that you know. Give two to five keywords, as they would appear in the text, not a "
-    "sentence; a product's own name and spelling work best. Every word also finds longer ones that begin with it; "
+    "sentence; a product's own name and spelling work best. Each keyword also matches longer words that start with it; "
     "synonyms and other languages are not found, so search for them separately. For a question with several "
     "parts, make several searches at once, in one turn. Answers with the documents that fit best, best first, each "
     "with its id, its title and an excerpt. If an excerpt is not enough, read the document with fetch_document. Name "

@@ -29,7 +29,7 @@ _MOST_SCHEMA_VALUES: Final = 10_000
 """Of one tool, with its references filled in: the models' library reads it for each request, on the event loop."""
 
 _READ: Final = ("name", "title", "description", "inputSchema", "annotations")
-"""What is read of a tool; anything may be in its other fields."""
+"""The fields of a tool that are read; the others may hold anything."""
 
 
 def sound(page: Any, version: str, allowed: Collection[str], refuse: Callable[[str, str, object], None]) -> Any:
