@@ -246,8 +246,8 @@ async def test_people_read_what_was_said_before_they_are_asked_and_the_log_says_
     operator = office.stage.visitor(office.http)
     (run,) = (await operator.get(f"/tasks/{task_id}/runs"))["runs"]
     log = (await operator.get(f"/runs/{run['id']}/log"))["text"]
-    assert "[asked] May I run `rm 1`? Run command 1\n" in log
-    assert "[rejected] May I run `rm 1`? Run command 1 (by " in log
+    assert "[asked] May I use Bash? Run command 1\n" in log
+    assert "[rejected] May I use Bash? Run command 1 (by " in log
 
 
 @pytest.mark.req("RUN-05")
