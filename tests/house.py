@@ -249,7 +249,8 @@ def away_from_their_method(modules: Iterable[Module]) -> list[str]:
     for module in modules:
         everywhere = Counter(map(_named, ast.walk(module.tree)))
         loose = set(_defined(module.tree.body))
-        for scope in (module.tree, *(node for node in module.tree.body if isinstance(node, ast.ClassDef))):
+        scopes: list[ast.Module | ast.ClassDef] = [module.tree]
+        for scope in scopes + [node for node in module.tree.body if isinstance(node, ast.ClassDef)]:
             around = list(_defined(scope.body, "self." if isinstance(scope, ast.ClassDef) else ""))
             for at, function in enumerate(scope.body):
                 if isinstance(function, Function) and function.name != "__init__":
