@@ -32,6 +32,7 @@ ROOT: Final = Path(__file__).parent.parent
 CORE_APART: Final = {"swarm_runner", "swarm_lab"}
 KINDS: Final = {"Table": "tables", "Protocol": "Protocols"} | dict.fromkeys(("Enum", "StrEnum", "IntEnum"), "enums")
 LATE_CIRCLES: Final = "imports inside functions that make circles"
+AWAY: Final = "functions that run in a transaction away from their method"
 LONG_FILE_LINES: Final = 500
 LONG_FUNCTION_LINES: Final = 60
 RUN_LINES: Final = 6
@@ -120,6 +121,7 @@ def standing(root: Path) -> tuple[house_budget.Numbers, dict[str, list[str]]]:
         f"files over {LONG_FILE_LINES} lines": {str(m.path): m.lines for m in modules if m.lines > LONG_FILE_LINES},
         f"functions over {LONG_FUNCTION_LINES} lines": {at: n for n, at in functions if n > LONG_FUNCTION_LINES},
         LATE_CIRCLES: dict.fromkeys(circles_when_called(house.modules), 1),
+        AWAY: dict.fromkeys(away_from_their_method(house.modules), 1),
     }
     stands = {(section, name): number for section, values in found.items() for name, number in values.items()}
     return stands, {room: [f"{path} ({n})" for n, path in sorted(some)[:-4:-1]] for room, some in files.items()}
@@ -156,6 +158,7 @@ def figures(root: Path) -> dict[str, Any]:
         "circles of imports": circles(loaded),
         "circles of imports, with those for types": circles(typing),
         LATE_CIRCLES: circles_when_called(house.modules),
+        AWAY: away_from_their_method(house.modules),
         "upward arrows between floors": upward(every, contracts),
         "rooms of swarm/services/ without an order": rooms_without_order(root, contracts),
         f"lines that stand in two places, in runs of {RUN_LINES}": repeated_lines(house.modules),
@@ -238,6 +241,46 @@ def circles_when_called(modules: Iterable[Module]) -> list[str]:
     every, loaded = imports(found, {"loaded", "called"}), imports(found, {"loaded"})
     late = ((name, target) for name in every for target in every[name] - loaded[name])
     return sorted(f"{name} -> {target}" for name, target in late if name in _reached(every, target))
+
+
+def away_from_their_method(modules: Iterable[Module]) -> list[str]:
+    """The private functions that one function alone hands to the database, and that do not stand directly below it."""
+    found: list[str] = []
+    for module in modules:
+        everywhere = Counter(map(_named, ast.walk(module.tree)))
+        loose = set(_defined(module.tree.body))
+        scopes: list[ast.Module | ast.ClassDef] = [module.tree]
+        for scope in scopes + [node for node in module.tree.body if isinstance(node, ast.ClassDef)]:
+            around = list(_defined(scope.body, "self." if isinstance(scope, ast.ClassDef) else ""))
+            for at, function in enumerate(scope.body):
+                if isinstance(function, Function) and function.name != "__init__":
+                    here = Counter(map(_named, ast.walk(function)))
+                    handed = {name for name in _handed(function) if name in {*around, *loose}}
+                    own = {name for name in handed if here[name] == everywhere[name]}
+                    away = own.difference(around[at + 1 : at + 1 + len(own)])
+                    found += [f"{module.path}:{name.removeprefix('self.')}" for name in away]
+    return sorted(found)
+
+
+def _defined(body: Iterable[ast.stmt], prefix: str = "") -> Iterator[str]:
+    """The names of what is defined there, one for each statement; empty for what is no function."""
+    return (prefix + node.name if isinstance(node, Function) else "" for node in body)
+
+
+def _handed(function: Function) -> Iterator[str]:
+    """The private names that a function hands to `Database.read` and `Database.write`."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and node.args and (name := _named(node.args[0])).removeprefix("self.")[:1] == "_":
+            called, _, how = ast.unparse(node.func).rpartition(".")
+            if called.endswith("database") and how in ("read", "write", "write_together"):
+                yield name
+
+
+def _named(node: ast.AST) -> str:
+    """A name as it is written, or of an attribute of a name; otherwise nothing."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _reached(graph: Graph, start: str) -> set[str]:

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from swarm.domain.model.agents import Load, Role
 from swarm.domain.policy.channels import Listen
 
 
 class Subcommand(StrEnum):
-    """The first word after the command."""
+    """The first word after the command, with its line in the help."""
 
-    STATUS = "status"
-    AGENTS = "agents"
-    TASKS = "tasks"
-    STOP = "stop"
-    EXPLAIN = "explain"
-    FEEDBACK = "feedback"
-    HELP = "help"
+    purpose: str
+    argument: str  # what may follow, as the help shows it
+
+    def __new__(cls, word: str, purpose: str, argument: str = "") -> Self:
+        self = str.__new__(cls, word)
+        self._value_, self.purpose, self.argument = word, purpose, argument
+        return self
+
+    STATUS = "status", "is everything running, and who answers here?"
+    AGENTS = "agents", "the agents, and how to address them"
+    TASKS = "tasks", "your open messages and tasks, and the other tasks of this conversation"
+    STOP = "stop", "stop what runs for you here"
+    EXPLAIN = "explain", "who got a message, and what became of it; without a link, your last one here", "LINK"
+    FEEDBACK = "feedback", "tell the people who run the swarm what you think", "TEXT"
+    HELP = "help", "this text. Only you see these answers."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

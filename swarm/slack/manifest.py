@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from swarm.domain.commands import Subcommand
 from swarm.domain.policy.channels import SUGGESTED_PROMPTS
 
 _READ_CONVERSATIONS: Final = ("channels:read", "groups:read", "im:read", "mpim:read")
@@ -161,7 +162,7 @@ def manifest(
     command: dict[str, object] = {
         "command": COMMAND,
         "description": "The swarm's status, agents and tasks; stop, explain, feedback",
-        "usage_hint": "status | agents | tasks | stop | explain | feedback | help",
+        "usage_hint": " | ".join(Subcommand),
         "should_escape": False,
     }
     if mode is EventTransport.HTTP:

@@ -397,7 +397,7 @@ async def test_nothing_is_set_aside_while_that_cannot_be_stored(
         raise Unavailable("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(missed, "_note", is_full)
+        patch.setattr(missed.Missed, "_note", is_full)
         await outage.is_noticed()
     assert len(tries) == missed.TRIES
     assert await world.database.read(watermarks.gap, ME.team)

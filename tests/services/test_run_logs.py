@@ -15,7 +15,7 @@ from swarm.domain.model.runs import RunStep
 from swarm.domain.policy.operating import OperatingPolicy, Retention
 from swarm.services.ground.idempotency import Caller
 from swarm.services.inbox.run_logs import RunLogs
-from swarm.services.runs.stream import _open
+from swarm.services.runs.stream import AnswerStreams
 from swarm.services.runs.stream_state import StillShown, Wanted
 from swarm.services.use_cases import Services
 from swarm.store.bridge.database import Database
@@ -169,10 +169,10 @@ async def test_a_reported_run_streams_only_after_the_earlier_stream_of_its_work_
     run_id = await world.services.run_logs.start(later, inbox_message_id=about)
     wanted = Wanted(inbox_message_id=about, task_id=None)
     with pytest.raises(StillShown):
-        await world.database.write(_open, later, wanted, "")
+        await world.database.write(AnswerStreams._open, later, wanted, "")
     (before,) = await world.rows("SELECT id FROM runs WHERE status = 'running'")
     await world.database.write(runs.end, before["id"], RunStep.ABANDON)
-    assert (await world.database.write(_open, later, wanted, ""))["turn_id"] == run_id
+    assert (await world.database.write(AnswerStreams._open, later, wanted, ""))["turn_id"] == run_id
 
 
 @pytest.mark.req("RUN-10", "RUN-06")

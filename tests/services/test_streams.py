@@ -736,7 +736,7 @@ async def test_a_database_that_is_away_before_an_answer_is_shown_costs_nothing_o
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lead = await world.lead()
-    real, tries = event_sources._people, 0
+    real, tries = event_sources.StreamSource._ready, 0
 
     def people(tx: Transaction, run: Run, thread: Thread) -> tuple[frozenset[str], frozenset[str]]:
         nonlocal tries
@@ -745,7 +745,7 @@ async def test_a_database_that_is_away_before_an_answer_is_shown_costs_nothing_o
             raise Unavailable("away")
         return real(tx, run, thread)
 
-    monkeypatch.setattr(event_sources, "_people", people)
+    monkeypatch.setattr(event_sources.StreamSource, "_ready", staticmethod(people))
     async with playing(world) as show:
         writing = await begun(world, lead)
         await writing.close("All of it.")

@@ -53,6 +53,20 @@ def test_a_circle_that_exists_for_types_or_while_called_is_told_apart(tmp_path: 
     assert found["imports inside functions that make circles"] == ["swarm.d -> swarm.c"]
 
 
+def test_what_one_method_alone_hands_to_the_database_stands_directly_below_it(tmp_path: Path) -> None:
+    method = "    def {}(self):\n        self._database.{}(self._{}, 1)\n"
+    text = f"class Store:\n{method.format('get', 'read', 'get')}    def _get(self, tx, n): ...\n"
+    text += method.format("put", "write", "put") + method.format("see", "read", "shared")
+    text += "    def _put(self, tx, n): ...\n" + method.format("show", "read", "shared")
+    text += "    def _shared(self, tx, n): ...\n    def drop(self):\n        self._database.write(_drop)\n"
+    text += "def _drop(tx): ...\n"
+    found = house.figures(tree(tmp_path, {"swarm/store/a.py": text}))
+    assert found["functions that run in a transaction away from their method"] == [
+        "swarm/store/a.py:_drop",
+        "swarm/store/a.py:_put",
+    ]
+
+
 def test_an_import_from_a_floor_above_is_an_upward_arrow_wherever_it_stands(tmp_path: Path) -> None:
     files = {
         "swarm/doors/http.py": "from swarm.services import work",

@@ -53,10 +53,18 @@ class ThreadFiles:
         return info, await self._slack.open(info, self._cap_bytes)
 
     async def _info(self, agent: Agent, about: ThreadReference, file_id: str) -> FileInfo:
-        await self._database.read(_insist_on_file, agent, about, file_id)
+        await self._database.read(self._insist_on_file, agent, about, file_id)
         info = await self._slack.info(file_id)
         check_size(info.size_bytes or 0, self._cap_bytes)
         return info
+
+    @staticmethod
+    def _insist_on_file(tx: Transaction, agent: Agent, about: ThreadReference, file_id: str) -> None:
+        thread = thread_of(tx, agent, about)
+        if transcript.file_in(tx, thread, file_id) is None:
+            raise NotFound(
+                f"There is no file '{file_id}' in this thread.", hint="Use an id from 'files' of one of its messages."
+            )
 
     async def _small_content(self, info: FileInfo) -> bytes | None:
         if not may_be_text(info.mimetype) or info.size_bytes is None or info.size_bytes > TEXT_BYTES:
@@ -66,11 +74,3 @@ class ThreadFiles:
             return b"".join([chunk async for chunk in opened.chunks()])
         finally:
             await opened.close()
-
-
-def _insist_on_file(tx: Transaction, agent: Agent, about: ThreadReference, file_id: str) -> None:
-    thread = thread_of(tx, agent, about)
-    if transcript.file_in(tx, thread, file_id) is None:
-        raise NotFound(
-            f"There is no file '{file_id}' in this thread.", hint="Use an id from 'files' of one of its messages."
-        )

@@ -75,30 +75,6 @@ class _UploadClaim:
     is_repeat: bool  # the file may already be in the thread
 
 
-def _claim(tx: Transaction, upload: _Upload, file_id: str | None) -> _UploadClaim | Shared | None:
-    """Returns the right to share the file uploaded as ``file_id``, or the result of an earlier equal call.
-
-    None if there is no earlier call and no uploaded file. Raises the errors of `authorize_message` and
-    `authorize_task`, Invalid for a call with only a thread id or about a task without a thread, and Conflict if the
-    thread's root is deleted. A repeated call with a stored result no longer needs a lease.
-    """
-    key = _key(tx, upload)
-    done = _stage(tx, key)
-    if isinstance(done, Shared):
-        return done
-    thread = _held(tx, upload)
-    stage = _stage(tx, key)  # read again under the thread's lock
-    if not isinstance(stage, Sharing):
-        return stage or (_begin(tx, upload, key, thread, file_id) if key and file_id else None)
-    assert key is not None  # a stage requires a key
-    # A doubt beyond its maximum means that the clock has been set back in the meantime.
-    ours = stage.until <= tx.now or stage.until > _doubt_ends(tx)
-    if ours:
-        stage = replace(stage, until=_doubt_ends(tx))
-        _save(tx, key, stage)
-    return _UploadClaim(key=key, thread=thread, sharing=stage, ours=ours, is_repeat=True)
-
-
 def _settle(tx: Transaction, upload: _Upload, claim: _UploadClaim, ts: str | None) -> Shared:
     """Stores the result of the call, and adds the message to the transcript. If its ``ts`` is unknown, the thread
     becomes stale.
@@ -118,14 +94,6 @@ def _settle(tx: Transaction, upload: _Upload, claim: _UploadClaim, ts: str | Non
     _save(tx, claim.key, shared)
     history.record(tx, "file.confirm", shared.file_id, thread_id=claim.thread.id, agent_id=agent.id)
     return shared
-
-
-def _drop(tx: Transaction, upload: _Upload, claim: _UploadClaim, reason: str) -> None:
-    """Drops a call that Slack certainly did not execute. It may be repeated as if it had never been made."""
-    threads.locked(tx, claim.thread.id)
-    if _stage(tx, claim.key) == claim.sharing:
-        idempotency_keys.complete(tx, claim.key, _NOTHING)
-        _record(tx, "file.fail", upload, claim.thread, claim.sharing.file_id, reason)
 
 
 def _begin(tx: Transaction, upload: _Upload, key: str, thread: Thread, file_id: str) -> _UploadClaim:
@@ -307,13 +275,13 @@ class Uploads:
         in_name.feed(upload.file.name, is_end=True)
         _refuse_secret(in_name, "The file's name")
         chunks = _searched(chunks, upload.file.name)
-        reached = await self._database.write(_claim, upload, None)
+        reached = await self._database.write(self._claim, upload, None)
         if reached is None:
             counted = Counted(chunks, upload.file.size_bytes)
             file_id = await self._slack.place(upload.file.name, upload.file.size_bytes, counted)
             upload = replace(upload, file=replace(upload.file, sha256=counted.sha256))
             await self._slack.ready_to_share()
-            reached = await self._database.write(_claim, upload, file_id)
+            reached = await self._database.write(self._claim, upload, file_id)
         match reached:
             case Shared():
                 return reached
@@ -323,6 +291,30 @@ class Uploads:
                 return await self._share(upload, reached)
             case None:
                 raise AssertionError("a placed file has a stage")
+
+    @staticmethod
+    def _claim(tx: Transaction, upload: _Upload, file_id: str | None) -> _UploadClaim | Shared | None:
+        """Returns the right to share the file uploaded as ``file_id``, or the result of an earlier equal call.
+
+        None if there is no earlier call and no uploaded file. Raises the errors of `authorize_message` and
+        `authorize_task`, Invalid for a call with only a thread id or about a task without a thread, and Conflict if the
+        thread's root is deleted. A repeated call with a stored result no longer needs a lease.
+        """
+        key = _key(tx, upload)
+        done = _stage(tx, key)
+        if isinstance(done, Shared):
+            return done
+        thread = _held(tx, upload)
+        stage = _stage(tx, key)  # read again under the thread's lock
+        if not isinstance(stage, Sharing):
+            return stage or (_begin(tx, upload, key, thread, file_id) if key and file_id else None)
+        assert key is not None  # a stage requires a key
+        # A doubt beyond its maximum means that the clock has been set back in the meantime.
+        ours = stage.until <= tx.now or stage.until > _doubt_ends(tx)
+        if ours:
+            stage = replace(stage, until=_doubt_ends(tx))
+            _save(tx, key, stage)
+        return _UploadClaim(key=key, thread=thread, sharing=stage, ours=ours, is_repeat=True)
 
     async def _repeat(self, upload: _Upload, claim: _UploadClaim) -> Shared:
         """Shares the file only if Slack does not have it and the previous call can no longer arrive."""
@@ -361,8 +353,16 @@ class Uploads:
         ts = await self._look(claim) if claim.is_repeat else None
         if ts is not None:
             return await self._database.write(_settle, upload, claim, ts)
-        await self._database.write(_drop, upload, claim, reason)
+        await self._database.write(self._drop, upload, claim, reason)
         raise error
+
+    @staticmethod
+    def _drop(tx: Transaction, upload: _Upload, claim: _UploadClaim, reason: str) -> None:
+        """Drops a call that Slack certainly did not execute. It may be repeated as if it had never been made."""
+        threads.locked(tx, claim.thread.id)
+        if _stage(tx, claim.key) == claim.sharing:
+            idempotency_keys.complete(tx, claim.key, _NOTHING)
+            _record(tx, "file.fail", upload, claim.thread, claim.sharing.file_id, reason)
 
     async def _message_of(self, claim: _UploadClaim) -> str | None:
         """Returns the message with the file, which Slack creates shortly after accepting it; None if it is late."""

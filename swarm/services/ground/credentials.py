@@ -128,7 +128,7 @@ class AgentTokenCache:
     async def look(self) -> None:
         """Ends the work for ended tokens, and confirms all other known tokens."""
         seen_at = self._monotonic()
-        self._looked_at, self._ended = await self._database.read(_ended, self._looked_at)
+        self._looked_at, self._ended = await self._database.read(self._look, self._looked_at)
         self._seen_at = seen_at
         oldest = seen_at - READ_AGAIN_SECONDS
         self._known = {
@@ -141,6 +141,14 @@ class AgentTokenCache:
                 watched.end()
             ids = {watched.agent.id for watched in ending}
             _log.info("A token has ended.", action="token_end", agent_id=min(ids), requests=len(ending))
+
+    @staticmethod
+    def _look(tx: Transaction, looked_at: int | None) -> tuple[int, frozenset[str]]:
+        """Returns the time of this lookup, and the hashes of all tokens that have ended since shortly before the last
+        lookup.
+        """
+        since = min(tx.now, looked_at or tx.now) - _OVERLAP_SECONDS * SECOND
+        return tx.now, frozenset(agents.ended_tokens(tx, since))
 
     async def _run(self) -> None:
         await watch(
@@ -183,11 +191,3 @@ class AgentTokenCache:
             others.discard(watched)
             if not others:
                 del self._watched[hashed]
-
-
-def _ended(tx: Transaction, looked_at: int | None) -> tuple[int, frozenset[str]]:
-    """Returns the time of this lookup, and the hashes of all tokens that have ended since shortly before the last
-    lookup.
-    """
-    since = min(tx.now, looked_at or tx.now) - _OVERLAP_SECONDS * SECOND
-    return tx.now, frozenset(agents.ended_tokens(tx, since))

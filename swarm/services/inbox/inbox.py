@@ -58,7 +58,7 @@ class Inbox:
         """Returns an agent's own inbox message, without a lease. Raises NotFound for an unknown message or another
         agent's message.
         """
-        raw, task = await self._database.read(_read, agent.id, inbox_message_id)
+        raw, task = await self._database.read(self._read, agent.id, inbox_message_id)
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(
             **facts_of(InboxMessageView, inbox_message_views(conversation)[0]),
@@ -69,9 +69,25 @@ class Inbox:
             task=task,
         )
 
+    @staticmethod
+    def _read(tx: Transaction, agent_id: str, inbox_message_id: str) -> tuple[ThreadTranscript, TaskView | None]:
+        inbox_message = inbox.get(tx, inbox_message_id)
+        if inbox_message is None or inbox_message.agent_id != agent_id:
+            raise NotFound(
+                f"You have no inbox message '{inbox_message_id}'.", hint="Use an id from your own poll or tray."
+            )
+        conversation = read_conversation(tx, [inbox_message])
+        assert conversation is not None  # an inbox message always has a thread
+        task = tasks.get(tx, inbox_message.task_id) if inbox_message.task_id else None
+        return conversation, view(tx, task) if task else None
+
     async def latest(self, status: InboxStatus | None, limit: int) -> list[InboxMessageRow]:
         """Returns the newest inbox messages, for an operator."""
-        return await self._database.read(_latest, status, limit)
+        return await self._database.read(self._latest, status, limit)
+
+    @staticmethod
+    def _latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[InboxMessageRow]:
+        return _rows(tx, inbox.latest(tx, status, limit))
 
     async def redrive(self, inbox_message_id: str) -> InboxMessageRow:
         """Hands out a dead message again, with its attempts reset. Raises NotFound, or Conflict if it is not dead."""
@@ -83,20 +99,6 @@ class Inbox:
         return await act_on_all(
             self._database, found, partial(_redrive, reactions=self._operating_policy.reactions), dry_run=dry_run
         )
-
-
-def _read(tx: Transaction, agent_id: str, inbox_message_id: str) -> tuple[ThreadTranscript, TaskView | None]:
-    inbox_message = inbox.get(tx, inbox_message_id)
-    if inbox_message is None or inbox_message.agent_id != agent_id:
-        raise NotFound(f"You have no inbox message '{inbox_message_id}'.", hint="Use an id from your own poll or tray.")
-    conversation = read_conversation(tx, [inbox_message])
-    assert conversation is not None  # an inbox message always has a thread
-    task = tasks.get(tx, inbox_message.task_id) if inbox_message.task_id else None
-    return conversation, view(tx, task) if task else None
-
-
-def _latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[InboxMessageRow]:
-    return _rows(tx, inbox.latest(tx, status, limit))
 
 
 def _rows(tx: Transaction, found: Iterable[InboxMessage]) -> list[InboxMessageRow]:
@@ -132,8 +134,25 @@ class Trays:
 
     async def of(self, agent: Agent, bound_to: str | None = None) -> Tray:
         """Returns an agent's tray; for the key of a lease, with the previews of its thread only. Raises LeaseLost."""
-        tray, newest = await self._database.read(_read_tray, agent.id, bound_to)
+        tray, newest = await self._database.read(self._of, agent.id, bound_to)
         return replace(tray, previews=tuple([await self._preview(conversation) for conversation in newest]))
+
+    @staticmethod
+    def _of(tx: Transaction, agent_id: str, bound_to: str | None) -> tuple[Tray, list[ThreadTranscript]]:
+        """Returns the tray without previews, and the messages for the previews in Slack's markup."""
+        unread = inbox.unread(tx, agent_id, PREVIEWS)
+        if bound_to:
+            thread_id = lease_keys.reached_thread(tx, bound_to)
+            unread = [inbox_message for inbox_message in unread if inbox_message.thread_id == thread_id]
+        tray = Tray(
+            unread=inbox.count_unread(tx, agent_id),
+            previews=(),
+            mentions=agent_messages.count_unread(tx, agent_id),
+            messages=tuple(map(tray_message, agent_messages.page(tx, Scope.UNREAD, agent_id, PREVIEWS))),
+            tasks=task_queries.count_by_status(tx, agent_id),
+            threads_owned=threads.count_owned(tx, agent_id),
+        )
+        return tray, [_alone(tx, inbox_message) for inbox_message in unread]
 
     async def _preview(self, raw: ThreadTranscript) -> TrayPreview:
         place, conversation = await self._triggers.conversation(raw)
@@ -144,23 +163,6 @@ class Trays:
             channel=place.channel_name,
             preview=inbox_message.preview,
         )
-
-
-def _read_tray(tx: Transaction, agent_id: str, bound_to: str | None) -> tuple[Tray, list[ThreadTranscript]]:
-    """Returns the tray without previews, and the messages for the previews in Slack's markup."""
-    unread = inbox.unread(tx, agent_id, PREVIEWS)
-    if bound_to:
-        thread_id = lease_keys.reached_thread(tx, bound_to)
-        unread = [inbox_message for inbox_message in unread if inbox_message.thread_id == thread_id]
-    tray = Tray(
-        unread=inbox.count_unread(tx, agent_id),
-        previews=(),
-        mentions=agent_messages.count_unread(tx, agent_id),
-        messages=tuple(map(tray_message, agent_messages.page(tx, Scope.UNREAD, agent_id, PREVIEWS))),
-        tasks=task_queries.count_by_status(tx, agent_id),
-        threads_owned=threads.count_owned(tx, agent_id),
-    )
-    return tray, [_alone(tx, inbox_message) for inbox_message in unread]
 
 
 def _alone(tx: Transaction, inbox_message: InboxMessage) -> ThreadTranscript:
@@ -201,7 +203,7 @@ class Conversations:
         """
         if after_ts is not None and not _TS.fullmatch(after_ts):
             raise Invalid("Not valid: after_ts.", fields={"after_ts": "a timestamp such as 1700000000.000100"})
-        raw, next_after_ts = await self._database.read(_page, agent, about, after_ts or "", limit)
+        raw, next_after_ts = await self._database.read(self._read, agent, about, after_ts or "", limit)
         place, conversation = await self._triggers.conversation(raw)
         return ThreadMessagesPage(
             thread=place,
@@ -210,12 +212,12 @@ class Conversations:
             context_incomplete=conversation.thread.context is not ContextState.COMPLETE,
         )
 
-
-def _page(
-    tx: Transaction, agent: Agent, about: ThreadReference, after_ts: str, limit: int
-) -> tuple[ThreadTranscript, str | None]:
-    thread = thread_of(tx, agent, about)
-    said = transcript.page(tx, thread, after_ts, limit + 1)
-    shown = tuple(said[:limit])
-    more = shown[-1].ts if len(said) > limit else None
-    return ThreadTranscript(thread=thread, said=shown, inbox_messages=(), previous_answer=None), more
+    @staticmethod
+    def _read(
+        tx: Transaction, agent: Agent, about: ThreadReference, after_ts: str, limit: int
+    ) -> tuple[ThreadTranscript, str | None]:
+        thread = thread_of(tx, agent, about)
+        said = transcript.page(tx, thread, after_ts, limit + 1)
+        shown = tuple(said[:limit])
+        more = shown[-1].ts if len(said) > limit else None
+        return ThreadTranscript(thread=thread, said=shown, inbox_messages=(), previous_answer=None), more

@@ -75,6 +75,17 @@ class Replies:
         words = ReplyText(text=check_text(message), only=only, broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply, caller, inbox_message_id, words)
 
+    def _reply(self, tx: Transaction, caller: Caller, inbox_message_id: str, words: ReplyText) -> Replied:
+        said = {"inbox_message_id": inbox_message_id, **asdict(words)}
+        call = _call(tx, caller, "slack-reply", inbox_message_id, said)
+
+        def act() -> Replied:
+            hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
+            _count(tx, hold.lease.token, inbox_message_id)
+            return {"delivery_ids": self._answer(tx, caller, hold, words), "status": _status(tx, inbox_message_id)}
+
+        return idempotent(tx, call, act)
+
     async def reply_to_task(
         self, caller: Caller, task_id: str, message: str, *, broadcast: bool = False, wait: bool = False
     ) -> Replied:
@@ -87,20 +98,37 @@ class Replies:
         words = ReplyText(text=check_text(message), broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply_to_task, caller, task_id, words)
 
+    def _reply_to_task(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> Replied:
+        task = tasks.get(tx, task_id)
+        call = task_call(caller, "slack-reply", task_id, task, asdict(words))
+
+        def act() -> Replied:
+            return {"delivery_ids": self._speak(tx, caller, task_id, words), "status": _task_status(tx, task_id)}
+
+        return idempotent(tx, call, act)
+
     async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> Dismissed:
         """Marks an inbox message as needing no answer: it gets ✅ and no reply."""
         if not reason.strip():
             raise Invalid("Say why it needs no answer.", fields={"reason": "a sentence for the timeline"})
         return await self._database.write(self._dismiss, caller, inbox_message_id, reason)
 
-    def _reply(self, tx: Transaction, caller: Caller, inbox_message_id: str, words: ReplyText) -> Replied:
-        said = {"inbox_message_id": inbox_message_id, **asdict(words)}
-        call = _call(tx, caller, "slack-reply", inbox_message_id, said)
+    def _dismiss(self, tx: Transaction, caller: Caller, inbox_message_id: str, reason: str) -> Dismissed:
+        said = {"inbox_message_id": inbox_message_id, "reason": reason}
+        call = _call(tx, caller, "dismiss-message", inbox_message_id, said)
 
-        def act() -> Replied:
+        def act() -> Dismissed:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
-            _count(tx, hold.lease.token, inbox_message_id)
-            return {"delivery_ids": self._answer(tx, caller, hold, words), "status": _status(tx, inbox_message_id)}
+            if not inbox.move(tx, InboxStep.DISMISS, hold.inbox_message, reason=reason):
+                raise Conflict(f"This inbox message is already {hold.inbox_message.status}, so it cannot be dismissed.")
+            if hold.inbox_message.silent:
+                stay_silent(
+                    tx, hold.thread, SilentEnd.DEFERRED, caller.agent.id, hold.inbox_message.id, f"dismissed: {reason}"
+                )
+            else:
+                show_answered(tx, hold.thread, hold.inbox_message.ts, self._operating_policy.reactions)
+            end_if_resolved(tx, hold.lease)
+            return {"status": InboxStatus.DISMISSED.value}
 
         return idempotent(tx, call, act)
 
@@ -129,15 +157,6 @@ class Replies:
         end_if_resolved(tx, hold.lease)
         return sent
 
-    def _reply_to_task(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> Replied:
-        task = tasks.get(tx, task_id)
-        call = task_call(caller, "slack-reply", task_id, task, asdict(words))
-
-        def act() -> Replied:
-            return {"delivery_ids": self._speak(tx, caller, task_id, words), "status": _task_status(tx, task_id)}
-
-        return idempotent(tx, call, act)
-
     def _speak(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> list[str]:
         task = tasks.get(tx, task_id)
         if task and may_reply_about(tx, caller.agent, task, caller.lease_token):
@@ -155,25 +174,6 @@ class Replies:
                 answered_before(tx, hold.thread, caller.agent.id)
             end_if_resolved(tx, hold.lease)
         return sent
-
-    def _dismiss(self, tx: Transaction, caller: Caller, inbox_message_id: str, reason: str) -> Dismissed:
-        said = {"inbox_message_id": inbox_message_id, "reason": reason}
-        call = _call(tx, caller, "dismiss-message", inbox_message_id, said)
-
-        def act() -> Dismissed:
-            hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
-            if not inbox.move(tx, InboxStep.DISMISS, hold.inbox_message, reason=reason):
-                raise Conflict(f"This inbox message is already {hold.inbox_message.status}, so it cannot be dismissed.")
-            if hold.inbox_message.silent:
-                stay_silent(
-                    tx, hold.thread, SilentEnd.DEFERRED, caller.agent.id, hold.inbox_message.id, f"dismissed: {reason}"
-                )
-            else:
-                show_answered(tx, hold.thread, hold.inbox_message.ts, self._operating_policy.reactions)
-            end_if_resolved(tx, hold.lease)
-            return {"status": InboxStatus.DISMISSED.value}
-
-        return idempotent(tx, call, act)
 
 
 def _count(tx: Transaction, lease_token: str, about: str) -> None:

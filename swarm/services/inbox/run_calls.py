@@ -45,17 +45,34 @@ class RunCalls:
 
     async def work_of(self, run_id: str) -> RunWork:
         """Returns the work of a run. Raises Conflict if the run has ended."""
-        return await self._database.read(_work_of, run_id)
+        return await self._database.read(self._work_of, run_id)
+
+    @staticmethod
+    def _work_of(tx: Transaction, run_id: str) -> RunWork:
+        run = runs.get(tx, run_id)
+        agent = agents.by_id(tx, run.agent_id) if run else None
+        if run is None or agent is None or run.status is not RunStatus.RUNNING:
+            raise Conflict("This run has ended.", hint="Stop working on it.")
+        tries = runs.count_ended(tx, run.thread_id, run.trigger_id) if run.thread_id else 0
+        found = [inbox.get(tx, inbox_message_id) for inbox_message_id in run.inbox_message_ids]
+        open_ids = [one.id for one in found if one and one.status is InboxStatus.CLAIMED]
+        return RunWork(
+            agent=agent,
+            lease_token=run.lease_token,
+            work=f"{run.trigger_id}:{tries}",
+            thread_id=run.thread_id,
+            inbox_message_id=next(iter((*open_ids, *run.inbox_message_ids)), None),
+        )
 
     async def follow_ups(self, run_id: str) -> tuple[InputMessage, ...]:
         """Returns what people have written in the thread since a task's run has begun, each message once.
 
         The run has to answer these messages: they end with its task, or are handed out again. Raises Unavailable.
         """
-        if not await self._database.read(_has_follow_ups, run_id):
+        if not await self._database.read(self._has_follow_ups, run_id):
             return ()
         try:
-            conversation = await self._database.write(_taken, run_id)
+            conversation = await self._database.write(self._taken, run_id)
         except (Conflict, LeaseLost, NotFound, Withdrawn):  # nothing was taken: the run is ending, or a message is gone
             return ()
         if conversation is None:
@@ -66,22 +83,25 @@ class RunCalls:
             for one in inbox_message_views(readable)
         )
 
+    @staticmethod
+    def _has_follow_ups(tx: Transaction, run_id: str) -> bool:
+        return bool(_waiting(tx, runs.get(tx, run_id)))
 
-def _work_of(tx: Transaction, run_id: str) -> RunWork:
-    run = runs.get(tx, run_id)
-    agent = agents.by_id(tx, run.agent_id) if run else None
-    if run is None or agent is None or run.status is not RunStatus.RUNNING:
-        raise Conflict("This run has ended.", hint="Stop working on it.")
-    tries = runs.count_ended(tx, run.thread_id, run.trigger_id) if run.thread_id else 0
-    found = [inbox.get(tx, inbox_message_id) for inbox_message_id in run.inbox_message_ids]
-    open_ids = [one.id for one in found if one and one.status is InboxStatus.CLAIMED]
-    return RunWork(
-        agent=agent,
-        lease_token=run.lease_token,
-        work=f"{run.trigger_id}:{tries}",
-        thread_id=run.thread_id,
-        inbox_message_id=next(iter((*open_ids, *run.inbox_message_ids)), None),
-    )
+    @staticmethod
+    def _taken(tx: Transaction, run_id: str) -> ThreadTranscript | None:
+        """Puts the follow-ups under the lease of the run and returns them with their thread.
+
+        None if there are none but those that have waited for a decision with the task, whose earlier run has read them.
+        """
+        run = runs.get(tx, run_id)
+        agent = agents.by_id(tx, run.agent_id) if run else None
+        if run is None or agent is None:
+            return None
+        held = [authorize_message(tx, agent, one, run.lease_token) for one in _waiting(tx, run)]
+        asked = requests.of_works(tx, [run.task_id or ""]).get(run.task_id or "", ())
+        heard = {message_id for request in asked for message_id in request.inbox_message_ids}
+        new = [one.inbox_message for one in held if one.inbox_message.id not in heard]
+        return read_conversation(tx, new) if new else None
 
 
 def _waiting(tx: Transaction, run: Run | None) -> list[str]:
@@ -90,23 +110,3 @@ def _waiting(tx: Transaction, run: Run | None) -> list[str]:
         return []
     found = inbox.unread_of_lane(tx, run.agent_id, run.thread_id)  # not locked: the thread is locked before
     return [one.id for one in found if one.task_id == run.task_id]
-
-
-def _has_follow_ups(tx: Transaction, run_id: str) -> bool:
-    return bool(_waiting(tx, runs.get(tx, run_id)))
-
-
-def _taken(tx: Transaction, run_id: str) -> ThreadTranscript | None:
-    """Puts the follow-ups under the lease of the run and returns them with their thread.
-
-    None if there are none but those that have waited for a decision with the task, whose earlier run has read them.
-    """
-    run = runs.get(tx, run_id)
-    agent = agents.by_id(tx, run.agent_id) if run else None
-    if run is None or agent is None:
-        return None
-    held = [authorize_message(tx, agent, one, run.lease_token) for one in _waiting(tx, run)]
-    asked = requests.of_works(tx, [run.task_id or ""]).get(run.task_id or "", ())
-    heard = {message_id for request in asked for message_id in request.inbox_message_ids}
-    new = [one.inbox_message for one in held if one.inbox_message.id not in heard]
-    return read_conversation(tx, new) if new else None

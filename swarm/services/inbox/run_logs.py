@@ -84,14 +84,68 @@ class RunLogs:
                 fields={"inbox_message_id": "its id, or leave it out", "task_id": "its id, or leave it out"},
             )
         if task_id is not None:
-            return await self._database.write(_start_for_task, caller, task_id)
-        return await self._database.write(_start_for_message, caller, inbox_message_id or "")
+            return await self._database.write(self._start_for_task, caller, task_id)
+        return await self._database.write(self._start_for_message, caller, inbox_message_id or "")
+
+    @staticmethod
+    def _start_for_task(tx: Transaction, caller: Caller, task_id: str) -> str:
+        """A run about a task that its agent has given is a run of its own, not one on the task."""
+        task, token = tasks.get(tx, task_id), caller.lease_token
+        is_news = task is not None and token is not None and may_reply_about(tx, caller.agent, task, token)
+        lease = leases.get(tx, token or "", caller.agent.id) if is_news else None
+        if lease is None or task is None:
+            got = authorize_task(tx, caller.agent, task_id, token)
+            lease, task = got.lease, got.task
+        thread = threads.get(tx, task.thread_id) if task.thread_id else None
+        return _start(
+            tx,
+            caller,
+            lease,
+            thread_id=task.thread_id,
+            conversation=_conversation(thread) if thread else conversation_id("", "task", task_id),
+            requester=task.requester,
+            task_id=None if is_news else task_id,
+        )
+
+    @staticmethod
+    def _start_for_message(tx: Transaction, caller: Caller, inbox_message_id: str) -> str:
+        got = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
+        members = with_others(tx, got)
+        return _start(
+            tx,
+            caller,
+            got.lease,
+            thread_id=got.thread.id,
+            conversation=_conversation(got.thread),
+            requester=last_person(tx, members),
+            message_ids=[member.id for member in members],
+        )
 
     async def answers(self, caller: Caller) -> int:
         """Returns how often the agent has answered under a lease without a stream: posts of slack-reply, and
         dismissals. 0 while a message of the lease is open.
         """
-        return await self._database.read(_answers, caller)
+        return await self._database.read(self._answers, caller)
+
+    @staticmethod
+    def _answers(tx: Transaction, caller: Caller) -> int:
+        lease = leases.peek(tx, caller.lease_token or "")
+        if lease is None or claimed_members(tx, lease):
+            return 0
+        notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+        members = inbox.members(tx, lease.token)
+        about = {*(member.id for member in members), notice.inbox_message_id if notice else None}
+        posts = [one for message_id in about if message_id for one in deliveries.of_inbox_message(tx, message_id)]
+        if notice and notice.task_id:
+            posts += deliveries.of_task(tx, notice.task_id)
+        replies = [
+            one
+            for one in posts
+            if (one["agent_id"], one["kind"]) == (caller.agent.id, DeliveryKind.POST)
+            and not (one["idempotency_key"] or one["request_id"])
+            and one["created_at"] >= lease.created_at
+        ]
+        return len(replies) + sum(member.status is InboxStatus.DISMISSED for member in members)
 
     async def append(self, agent: Agent, run_id: str, offset: int, chunk: bytes) -> int:
         """Appends a chunk to the log of the agent's run; ``offset`` is the number of bytes before it.
@@ -116,15 +170,48 @@ class RunLogs:
         end, wakeups, topic = time.monotonic() + wait_seconds, self._database.wakeups, run_logs.topic_of(run_id)
         while True:
             seen = wakeups.generation(topic)
-            part = await self._database.read(_read, agent.id if agent else None, run_id, after)
+            part = await self._database.read(self._read, agent.id if agent else None, run_id, after)
             left = end - time.monotonic()
             if part.next > after or part.is_over or left <= 0 or wakeups.closed:
                 return part
             await wakeups.wait(topic, seen, min(left, _LOOK_SECONDS))
 
+    @staticmethod
+    def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> LogPart:
+        run = runs.get(tx, run_id) if agent_id is None else runs.owned(tx, run_id, agent_id)
+        if run is None:
+            raise NotFound(
+                f"There is no task and no run '{run_id}'.",
+                hint="GET /tasks lists the tasks; GET /tasks/{id}/runs lists the runs on one.",
+            )
+        pieces = run_logs.after(tx, run_id, after, _PIECES_AT_ONCE)
+        return LogPart(
+            text=without_secrets(without_escapes("".join(piece.text for piece in pieces))),  # one may span two pieces
+            start=pieces[0].position if pieces else after,
+            next=pieces[-1].end if pieces else after,
+            is_over=len(pieces) < _PIECES_AT_ONCE and not leases.holds(leases.peek(tx, run.lease_token)),
+        )
+
     async def of_task(self, task_id: str) -> list[TaskRun]:
         """Returns the runs on a task, newest first. Raises NotFound."""
-        return await self._database.read(_of_task, task_id)
+        return await self._database.read(self._of_task, task_id)
+
+    @staticmethod
+    def _of_task(tx: Transaction, task_id: str) -> list[TaskRun]:
+        if tasks.get(tx, task_id) is None:
+            raise NotFound(f"There is no task '{task_id}'.", hint="GET /tasks lists them.")
+        found, names = runs.of_task(tx, task_id), agents.names(tx)
+        sizes = run_logs.sizes(tx, [run.id for run in found])
+        return [
+            TaskRun(
+                id=run.id,
+                agent=names.get(run.agent_id, ""),
+                attempt=run.attempt,
+                started_at=run.started_at,
+                log_bytes=sizes.get(run.id, 0),
+            )
+            for run in found
+        ]
 
 
 def _append(tx: Transaction, agent_id: str, run_id: str, offset: int, chunk: bytes, cap_bytes: int) -> int:
@@ -163,93 +250,6 @@ def _text(new: bytes, room: int, number: int) -> str:
     is_full = len(new) > room or number + 1 >= MAX_LOG_PIECES
     text = new[:room].decode("utf-8", "replace").replace("\0", "\ufffd")
     return without_secrets(text) + (FULL_NOTE if is_full else "")
-
-
-def _read(tx: Transaction, agent_id: str | None, run_id: str, after: int) -> LogPart:
-    run = runs.get(tx, run_id) if agent_id is None else runs.owned(tx, run_id, agent_id)
-    if run is None:
-        raise NotFound(
-            f"There is no task and no run '{run_id}'.",
-            hint="GET /tasks lists the tasks; GET /tasks/{id}/runs lists the runs on one.",
-        )
-    pieces = run_logs.after(tx, run_id, after, _PIECES_AT_ONCE)
-    return LogPart(
-        text=without_secrets(without_escapes("".join(piece.text for piece in pieces))),  # one may span two pieces
-        start=pieces[0].position if pieces else after,
-        next=pieces[-1].end if pieces else after,
-        is_over=len(pieces) < _PIECES_AT_ONCE and not leases.holds(leases.peek(tx, run.lease_token)),
-    )
-
-
-def _of_task(tx: Transaction, task_id: str) -> list[TaskRun]:
-    if tasks.get(tx, task_id) is None:
-        raise NotFound(f"There is no task '{task_id}'.", hint="GET /tasks lists them.")
-    found, names = runs.of_task(tx, task_id), agents.names(tx)
-    sizes = run_logs.sizes(tx, [run.id for run in found])
-    return [
-        TaskRun(
-            id=run.id,
-            agent=names.get(run.agent_id, ""),
-            attempt=run.attempt,
-            started_at=run.started_at,
-            log_bytes=sizes.get(run.id, 0),
-        )
-        for run in found
-    ]
-
-
-def _start_for_message(tx: Transaction, caller: Caller, inbox_message_id: str) -> str:
-    got = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
-    members = with_others(tx, got)
-    return _start(
-        tx,
-        caller,
-        got.lease,
-        thread_id=got.thread.id,
-        conversation=_conversation(got.thread),
-        requester=last_person(tx, members),
-        message_ids=[member.id for member in members],
-    )
-
-
-def _start_for_task(tx: Transaction, caller: Caller, task_id: str) -> str:
-    """A run about a task that its agent has given is a run of its own, not one on the task."""
-    task, token = tasks.get(tx, task_id), caller.lease_token
-    is_news = task is not None and token is not None and may_reply_about(tx, caller.agent, task, token)
-    lease = leases.get(tx, token or "", caller.agent.id) if is_news else None
-    if lease is None or task is None:
-        got = authorize_task(tx, caller.agent, task_id, token)
-        lease, task = got.lease, got.task
-    thread = threads.get(tx, task.thread_id) if task.thread_id else None
-    return _start(
-        tx,
-        caller,
-        lease,
-        thread_id=task.thread_id,
-        conversation=_conversation(thread) if thread else conversation_id("", "task", task_id),
-        requester=task.requester,
-        task_id=None if is_news else task_id,
-    )
-
-
-def _answers(tx: Transaction, caller: Caller) -> int:
-    lease = leases.peek(tx, caller.lease_token or "")
-    if lease is None or claimed_members(tx, lease):
-        return 0
-    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
-    members = inbox.members(tx, lease.token)
-    about = {*(member.id for member in members), notice.inbox_message_id if notice else None}
-    posts = [one for message_id in about if message_id for one in deliveries.of_inbox_message(tx, message_id)]
-    if notice and notice.task_id:
-        posts += deliveries.of_task(tx, notice.task_id)
-    replies = [
-        one
-        for one in posts
-        if (one["agent_id"], one["kind"]) == (caller.agent.id, DeliveryKind.POST)
-        and not (one["idempotency_key"] or one["request_id"])
-        and one["created_at"] >= lease.created_at
-    ]
-    return len(replies) + sum(member.status is InboxStatus.DISMISSED for member in members)
 
 
 def _conversation(thread: Thread) -> str:

@@ -93,7 +93,12 @@ class Work:
 
     async def set_aside(self, agent: Agent, token: str) -> None:
         """Ends the notice of another agent's message, which stays unread for `read-messages`."""
-        await self._database.write(_set_aside, agent, token, self._operating_policy)
+        await self._database.write(self._set_aside, agent, token)
+
+    def _set_aside(self, tx: Transaction, agent: Agent, token: str) -> None:
+        lease = stored_leases.get(tx, token, agent.id)
+        if lease:
+            leases.end_notice(tx, lease, self._operating_policy, is_heard=True, is_read=False)
 
     async def finish(
         self,
@@ -127,12 +132,6 @@ class Work:
         except SwarmError:  # the claims were given back, but the work has ended: the caller must not finish it again
             triggers = []
         return FinishedWork(ended=ended.ended, lost=ended.lost, triggers=tuple(triggers))
-
-
-def _set_aside(tx: Transaction, agent: Agent, token: str, operating_policy: OperatingPolicy) -> None:
-    lease = stored_leases.get(tx, token, agent.id)
-    if lease:
-        leases.end_notice(tx, lease, operating_policy, is_heard=True, is_read=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

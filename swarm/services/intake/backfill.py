@@ -96,13 +96,38 @@ class Backfill:
             for event in await self._database.read(missed, thread, read, self._me, began_at):
                 await self._missed.take(event)
             messages = await self._marked(read)
-            await self._database.write(_keep_thread, thread, messages, self._me)
+            await self._database.write(self._keep_thread, thread, messages)
         except NotFound as refused:
             _log.warning("thread not readable", action="backfill", thread=thread.id, error=refused.message)
-            await self._database.write(_do_without, thread, refused.message)
+            await self._database.write(self._do_without, thread, refused.message)
         except Exception:
             await self._database.write(threads.read_failed, thread.id, RETRY_SECONDS)
             raise
+
+    def _keep_thread(self, tx: Transaction, thread: Thread, messages: list[SlackMessage]) -> None:
+        """Stores a thread as it exists in Slack, and releases its waiting messages. Routes nothing.
+
+        If the thread became stale during the read, the messages wait for the next read.
+        """
+        locked = threads.locked(tx, thread.id)
+        for message in messages:
+            if thread.is_flat:
+                message = replace(message, thread_ts=thread.thread_ts)
+            if self._me.wrote(message.author):
+                transcript.store_own_post(tx, locked.team, _signed(tx, message))
+            else:
+                transcript.keep(tx, locked.team, [message])
+        history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")
+        if threads.read_whole(tx, locked.id):
+            queues.context_arrived(tx, locked.id)
+
+    @staticmethod
+    def _do_without(tx: Transaction, thread: Thread, reason: str) -> None:
+        """Releases the waiting messages of a thread that the swarm may not read."""
+        threads.locked(tx, thread.id)
+        threads.read_refused(tx, thread.id)
+        history.record(tx, "thread.refused", thread.id, thread_id=thread.id, reason=reason)
+        queues.context_arrived(tx, thread.id)
 
     async def _marked(self, messages: list[SlackMessage]) -> list[SlackMessage]:
         """Returns each message with its author's standing, or unverified if Slack does not identify the author
@@ -168,32 +193,6 @@ def _of_flat(
 
 def _within(thread: Thread, ts: str) -> str | None:
     return thread.thread_ts if ts != thread.thread_ts and not thread.is_flat else None
-
-
-def _keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
-    """Stores a thread as it exists in Slack, and releases its waiting messages. Routes nothing.
-
-    If the thread became stale during the read, the messages wait for the next read.
-    """
-    locked = threads.locked(tx, thread.id)
-    for message in messages:
-        if thread.is_flat:
-            message = replace(message, thread_ts=thread.thread_ts)
-        if me.wrote(message.author):
-            transcript.store_own_post(tx, locked.team, _signed(tx, message))
-        else:
-            transcript.keep(tx, locked.team, [message])
-    history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")
-    if threads.read_whole(tx, locked.id):
-        queues.context_arrived(tx, locked.id)
-
-
-def _do_without(tx: Transaction, thread: Thread, reason: str) -> None:
-    """Releases the waiting messages of a thread that the swarm may not read."""
-    threads.locked(tx, thread.id)
-    threads.read_refused(tx, thread.id)
-    history.record(tx, "thread.refused", thread.id, thread_id=thread.id, reason=reason)
-    queues.context_arrived(tx, thread.id)
 
 
 def _signed(tx: Transaction, message: SlackMessage) -> SlackMessage:

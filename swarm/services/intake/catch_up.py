@@ -79,7 +79,9 @@ class Missed:
 
     async def _set_aside(self, event: SlackEvent, error: Exception) -> None:
         about = event.message if isinstance(event, MessageEdited) else event
-        await self._database.write(_note, about.channel, about.ts, f"{type(error).__name__}: it cannot be processed")
+        await self._database.write(
+            self._note, about.channel, about.ts, f"{type(error).__name__}: it cannot be processed"
+        )
         _log.error(
             "A missed event is set aside because it cannot be processed.",
             action="set_aside",
@@ -88,9 +90,9 @@ class Missed:
             exc_info=error,
         )
 
-
-def _note(tx: Transaction, channel: str, ts: str, reason: str) -> None:
-    history.record(tx, history.SET_ASIDE, f"{channel}:{ts}", reason=reason)
+    @staticmethod
+    def _note(tx: Transaction, channel: str, ts: str, reason: str) -> None:
+        history.record(tx, history.SET_ASIDE, f"{channel}:{ts}", reason=reason)
 
 
 def oldest_answered(tx: Transaction) -> str:
@@ -155,7 +157,7 @@ class CatchUp:
 
     async def _read_channel(self, channel: str, gap_since: str) -> int:
         """Processes the missed messages of one conversation in batches. Returns their number."""
-        read_up_to, oldest = await self._database.read(_bounds, self._me.team, channel)
+        read_up_to, oldest = await self._database.read(self._bounds, self._me.team, channel)
         since = max(_earlier(max(gap_since, read_up_to), MARGIN_SECONDS), oldest)
         said = await self._slack.read_channel(channel, _earlier(since, LOOK_BACK_SECONDS))
         missed = 0
@@ -168,6 +170,11 @@ class CatchUp:
             newest = max(one.message.ts for one in said)
             await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)
         return missed
+
+    @staticmethod
+    def _bounds(tx: Transaction, team: str, channel: str) -> tuple[str, str]:
+        """Returns the point up to which a conversation was read, and the oldest point that still needs reading."""
+        return watermarks.of_channel(tx, team, channel), oldest_answered(tx)
 
     async def _take(self, said: Sequence[ChannelMessage], since: str) -> int:
         """Processes the missed messages among these messages and their replies, in order."""
@@ -220,11 +227,6 @@ def _is_heard(tx: Transaction, me: Me, message: SlackMessage, stored: Row | None
     thread = threads.find(tx, *place)
     is_context = thread is not None and message.ts <= thread.watermark_ts
     return is_context or history.was_routed(tx, message.channel, message.ts)
-
-
-def _bounds(tx: Transaction, team: str, channel: str) -> tuple[str, str]:
-    """Returns the point up to which a conversation was read, and the oldest point that still needs reading."""
-    return watermarks.of_channel(tx, team, channel), oldest_answered(tx)
 
 
 def _earlier(ts: str, seconds: int) -> str:

@@ -80,7 +80,7 @@ class Commands:
         """Does what a command says. Returns the answer for the person who typed it. Raises Unavailable."""
         limited = self._operating_policy.agent_access if command.subcommand is Subcommand.AGENTS else ()
         person = await self._standings.presser(command.user_id, None, command.channel, limited)
-        answer = await self._database.write(self._begin, command, person) or await self._read(command, person)
+        answer = await self._database.write(self._answer, command, person) or await self._read(command, person)
         _log.info(
             "A command was answered.",
             action="command",
@@ -90,7 +90,7 @@ class Commands:
         )
         return answer
 
-    def _begin(self, tx: Transaction, command: SlashCommand, person: Author) -> CommandAnswer | None:
+    def _answer(self, tx: Transaction, command: SlashCommand, person: Author) -> CommandAnswer | None:
         """Refuses the command, or does what changes something. Returns None if the answer is only read."""
         is_new = idempotency_keys.record(tx, command.key)
         if is_new:
@@ -147,6 +147,11 @@ class Commands:
             case _:
                 return CommandHelp(command=command.command, unknown=command.word)
 
+    def _tasks(self, tx: Transaction, command: SlashCommand) -> WorkList:
+        own = [*own_tasks(tx, [command.user_id], self._me), *own_messages(tx, [command.user_id], self._me)]
+        others = [work for work in tasks_in_channel(tx, command.channel, self._me) if work.requester != command.user_id]
+        return WorkList(own=tuple(own), others=tuple(others), channel=command.channel)
+
     # --- stop
 
     def _stop(self, tx: Transaction, command: SlashCommand, is_new: bool) -> CommandAnswer:
@@ -185,11 +190,6 @@ class Commands:
         )
 
     # --- tasks, explain
-
-    def _tasks(self, tx: Transaction, command: SlashCommand) -> WorkList:
-        own = [*own_tasks(tx, [command.user_id], self._me), *own_messages(tx, [command.user_id], self._me)]
-        others = [work for work in tasks_in_channel(tx, command.channel, self._me) if work.requester != command.user_id]
-        return WorkList(own=tuple(own), others=tuple(others), channel=command.channel)
 
     async def _explain(self, command: SlashCommand) -> CommandAnswer:
         place = await self._place(command)

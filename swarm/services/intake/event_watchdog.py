@@ -212,7 +212,13 @@ class EventWatchdog(Watcher):
             return False
         await self._sleep(LATE_SECONDS)
         suspects = self._unheard(channel, said, known_ts)
-        return bool(suspects) and await self._database.read(_is_any_missed, self._me, channel, suspects)
+        return bool(suspects) and await self._database.read(self._is_any_missed, channel, suspects)
+
+    def _is_any_missed(self, tx: Transaction, channel: str, suspects: list[str]) -> bool:
+        """Whether one of these messages reached no process, and no open gap covers it."""
+        return watermarks.gap(tx, self._me.team) is None and any(
+            not _is_known(tx, self._me, channel, ts) for ts in suspects
+        )
 
     async def _next_channel(self) -> str | None:
         """Returns the conversation to check; None if this check only listed them, or if there are no conversations."""
@@ -237,11 +243,6 @@ class EventWatchdog(Watcher):
         people = [one for one in said if not self._me.wrote(one.message.author)]
         found = [ts for one in people for ts in (one.message.ts, one.latest_reply_ts) if ts]
         return [ts for ts in found if ts > known_ts and (channel, ts) not in self._heard]
-
-
-def _is_any_missed(tx: Transaction, me: Me, channel: str, suspects: list[str]) -> bool:
-    """Whether one of these messages reached no process, and no open gap covers it."""
-    return watermarks.gap(tx, me.team) is None and any(not _is_known(tx, me, channel, ts) for ts in suspects)
 
 
 def _is_known(tx: Transaction, me: Me, channel: str, ts: str) -> bool:

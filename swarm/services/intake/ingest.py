@@ -85,6 +85,29 @@ class Ingest:
             case MessageDeleted():
                 await self._database.write(self._deleted, event)
 
+    def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
+        """Withdraws the inbox messages of a deleted message, notifies the agents working on them, and erases stored
+        copies.
+        """
+        team = self._me.team
+        was = transcript.find(tx, team, event.channel, event.ts)
+        root_ts = event.thread_ts or self._conversation_of(tx, event)
+        thread = threads.at(tx, team, event.channel, root_ts)
+        if thread is None and event.thread_ts:
+            early.lock(tx, team, [(event.channel, root_ts)])
+        early.drop(tx, team, event.channel, root_ts, event.ts)  # the message may wait for its thread or its author
+        alerts.end(tx, team, event.channel, event.ts)
+        if thread:
+            lock_asking(tx, thread)
+        if not transcript.mark_deleted(tx, team, event.channel, event.ts, root_ts):
+            return
+        inbox_messages = inbox.of_message_locked(tx, team, event.channel, event.ts)
+        if was:
+            erase_deleted(tx, thread, was, inbox_messages)
+        withdraw(tx, inbox_messages, "deleted in Slack")
+        if thread:
+            withdraw_changed(tx, thread, inbox_messages, DELETED)
+
     async def _route(self, posted: Posted) -> MissingFacts:
         """Returns what must be known about the author first.
 
@@ -100,13 +123,9 @@ class Ingest:
         """Routes a message that has waited for facts about its author. Returns the facts that are still missing; then
         the message goes on waiting.
         """
-        return await self._database.write(self._resumed, message, await self._rosters.current())
+        return await self._database.write(self._resume, message, await self._rosters.current())
 
-    async def postpone(self, message: SlackMessage, seconds: float) -> None:
-        """Extends the wait of a message for the verification of its author."""
-        await self._database.write(early.postpone, self._me.team, message, seconds)
-
-    def _resumed(self, tx: Transaction, message: SlackMessage, roster: Roster) -> MissingFacts:
+    def _resume(self, tx: Transaction, message: SlackMessage, roster: Roster) -> MissingFacts:
         team = self._me.team
         if not early.hold(tx, team, message):
             return NOTHING_MISSING  # deleted, or routed by another process
@@ -117,6 +136,10 @@ class Ingest:
         if message.edited_ts:  # the edit may have added the mention
             self._edited(tx, MessageEdited(message=message, previous_text=None), roster, is_final=True)
         return NOTHING_MISSING
+
+    async def postpone(self, message: SlackMessage, seconds: float) -> None:
+        """Extends the wait of a message for the verification of its author."""
+        await self._database.write(early.postpone, self._me.team, message, seconds)
 
     def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster, *, is_final: bool = False) -> MissingFacts:
         """Applies an edit to unread messages, and notifies agents that are already working on them. Returns what must
@@ -228,29 +251,6 @@ class Ingest:
                 self._posted.open(tx, [routing])
             transcript.route(tx, self._me.team, [self._posted.marked(routing.message, routing.decision)])
             self._posted.act(tx, [routing])
-
-    def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
-        """Withdraws the inbox messages of a deleted message, notifies the agents working on them, and erases stored
-        copies.
-        """
-        team = self._me.team
-        was = transcript.find(tx, team, event.channel, event.ts)
-        root_ts = event.thread_ts or self._conversation_of(tx, event)
-        thread = threads.at(tx, team, event.channel, root_ts)
-        if thread is None and event.thread_ts:
-            early.lock(tx, team, [(event.channel, root_ts)])
-        early.drop(tx, team, event.channel, root_ts, event.ts)  # the message may wait for its thread or its author
-        alerts.end(tx, team, event.channel, event.ts)
-        if thread:
-            lock_asking(tx, thread)
-        if not transcript.mark_deleted(tx, team, event.channel, event.ts, root_ts):
-            return
-        inbox_messages = inbox.of_message_locked(tx, team, event.channel, event.ts)
-        if was:
-            erase_deleted(tx, thread, was, inbox_messages)
-        withdraw(tx, inbox_messages, "deleted in Slack")
-        if thread:
-            withdraw_changed(tx, thread, inbox_messages, DELETED)
 
     def _conversation_of(self, tx: Transaction, event: MessageDeleted) -> str:
         place = (event.channel, event.ts)

@@ -95,9 +95,27 @@ class AgentRegistry:
             token_hash=token_hash(token),
             enrolled=enrolled,
         )
-        agent = await self._database.write(_register, added, self._operating_policy)
+        agent = await self._database.write(self._register, added)
         await failover_offline_agents(self._database, self._operating_policy)  # messages may be waiting for a lead
         return _Registered(agent=agent, token=token)
+
+    def _register(self, tx: Transaction, new: _New) -> Agent:
+        _check_room(tx, self._operating_policy, new.enrolled)
+        agent = Agent(
+            id=new_id(),
+            name=new.name,
+            role=new.role,
+            description=new.description,
+            capabilities=new.capabilities,
+            created_at=tx.now,
+            last_seen_at=None,
+            enrolled=new.enrolled,
+        )
+        agents.add(tx, agent, new.token_hash)
+        by_key = ", by an enrolment key" if new.enrolled else ""
+        history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{new.role} {new.name}{by_key}")
+        tx.wake(AGENTS)
+        return agent
 
     async def ensure(
         self, name: str, role: Role, reach: Reach, description: str = "", capabilities: Sequence[str] = ()
@@ -107,8 +125,18 @@ class AgentRegistry:
         Raises Invalid for an invalid name, or a reserved one unless the agent has it already, and Conflict for the name
         of an agent that is reached in another way.
         """
-        agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
+        agent = await self._database.write(
+            self._ensure, check_name(name), role, description, tuple(capabilities), reach
+        )
         await failover_offline_agents(self._database, self._operating_policy)
+        return agent
+
+    @staticmethod
+    def _ensure(
+        tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
+    ) -> Agent:
+        agent = agents.ensure(tx, name, role, description, capabilities, reach)
+        tx.wake(AGENTS)
         return agent
 
     async def everyone(self) -> list[Agent]:
@@ -125,7 +153,21 @@ class AgentRegistry:
 
     async def describe(self, id_or_name: str, description: str | None, capabilities: Sequence[str] | None) -> Agent:
         """Changes the description or capabilities of an agent; None leaves a value unchanged. Raises NotFound."""
-        return await self._database.write(_describe, id_or_name, description, capabilities)
+        return await self._database.write(self._describe, id_or_name, description, capabilities)
+
+    @staticmethod
+    def _describe(
+        tx: Transaction, id_or_name: str, description: str | None, capabilities: Sequence[str] | None
+    ) -> Agent:
+        agent = _find(tx, id_or_name)
+        agents.describe(
+            tx,
+            agent.id,
+            agent.description if description is None else description,
+            agent.capabilities if capabilities is None else tuple(capabilities),
+        )
+        tx.wake(AGENTS)
+        return _find(tx, agent.id)
 
     async def rotate(self, id_or_name: str) -> _Registered:
         """Returns a new token for an agent; its old tokens end immediately.
@@ -133,15 +175,31 @@ class AgentRegistry:
         Raises NotFound, or Conflict for an agent without tokens.
         """
         token = new_agent_token()
-        agent = await self._database.write(_rotate, id_or_name, token_hash(token))
+        agent = await self._database.write(self._rotate, id_or_name, token_hash(token))
         return _Registered(agent=agent, token=token)
+
+    @staticmethod
+    def _rotate(tx: Transaction, id_or_name: str, hashed: str) -> Agent:
+        agent = _find(tx, id_or_name)
+        if agent.reach is not Reach.POLLING:
+            raise Conflict(f"'{agent.name}' has no token: the coordinator itself calls it.")
+        agents.rotate(tx, agent.id, hashed)
+        history.record(tx, "agent.rotate", agent.id, agent_id=agent.id)
+        tx.wake(AGENTS)
+        return agent
 
     async def leave(self, agent: Agent, instance_id: str) -> None:
         """Lets another instance serve an agent at once; the agent is offline soon, unless one does.
 
         Without effect unless this instance serves it.
         """
-        await self._database.write(_leave, agent.id, instance_id, self._operating_policy)
+        await self._database.write(self._leave, agent.id, instance_id)
+
+    def _leave(self, tx: Transaction, agent_id: str, instance_id: str) -> None:
+        """The time when the agent was last seen is set back, so that the usual rule finds it offline."""
+        if agents.leave(tx, agent_id, instance_id):
+            silent_seconds = max(0.0, self._operating_policy.offline_after_seconds - LEFT_SECONDS)
+            agents.record_gone(tx, agent_id, silent_since(tx, self._operating_policy, int(silent_seconds * SECOND)))
 
     async def revoke(self, id_or_name: str) -> Agent:
         """Removes an agent: its tokens end, and its work is reassigned to the default lead. Raises NotFound.
@@ -149,7 +207,7 @@ class AgentRegistry:
         The tokens end first, and then each lease in its own transaction, because a common transaction would lock rows
         in a different order from other transactions. After an interruption the sweep completes the removal.
         """
-        agent, held = await self._database.write(_revoke, id_or_name)
+        agent, held = await self._database.write(self._revoke, id_or_name)
         for lease in held:
             await self._database.write(
                 lose, lease.token, LeaseEnd.REVOKED, "its agent was removed", self._operating_policy
@@ -157,6 +215,16 @@ class AgentRegistry:
         await tend_tasks(self._database, self._operating_policy)
         await failover_offline_agents(self._database, self._operating_policy)
         return agent
+
+    @staticmethod
+    def _revoke(tx: Transaction, id_or_name: str) -> tuple[Agent, list[Lease]]:
+        """Ends the agent and its tokens. Returns the leases that the agent still holds."""
+        agent = _find(tx, id_or_name)
+        agents.revoke(tx, agent.id)
+        history.record(tx, "agent.revoke", agent.id, agent_id=agent.id)
+        tx.wake(AGENTS)
+        tx.wake(agent.id)
+        return agent, leases.of_agent(tx, agent.id)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,25 +235,6 @@ class _New:
     capabilities: tuple[str, ...]
     token_hash: str
     enrolled: bool
-
-
-def _register(tx: Transaction, new: _New, operating_policy: OperatingPolicy) -> Agent:
-    _check_room(tx, operating_policy, new.enrolled)
-    agent = Agent(
-        id=new_id(),
-        name=new.name,
-        role=new.role,
-        description=new.description,
-        capabilities=new.capabilities,
-        created_at=tx.now,
-        last_seen_at=None,
-        enrolled=new.enrolled,
-    )
-    agents.add(tx, agent, new.token_hash)
-    by_key = ", by an enrolment key" if new.enrolled else ""
-    history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{new.role} {new.name}{by_key}")
-    tx.wake(AGENTS)
-    return agent
 
 
 def _check_room(tx: Transaction, operating_policy: OperatingPolicy, by_key: bool) -> None:
@@ -203,21 +252,6 @@ def _check_room(tx: Transaction, operating_policy: OperatingPolicy, by_key: bool
         )
 
 
-def _leave(tx: Transaction, agent_id: str, instance_id: str, operating_policy: OperatingPolicy) -> None:
-    """The time when the agent was last seen is set back, so that the usual rule finds it offline."""
-    if agents.leave(tx, agent_id, instance_id):
-        silent_seconds = max(0.0, operating_policy.offline_after_seconds - LEFT_SECONDS)
-        agents.record_gone(tx, agent_id, silent_since(tx, operating_policy, int(silent_seconds * SECOND)))
-
-
-def _ensure(
-    tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
-) -> Agent:
-    agent = agents.ensure(tx, name, role, description, capabilities, reach)
-    tx.wake(AGENTS)
-    return agent
-
-
 def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
     """Returns all agents and their presence, oldest first."""
     gone_since = offline_since(tx, operating_policy)
@@ -233,35 +267,3 @@ def _find(tx: Transaction, id_or_name: str) -> Agent:
     if agent is None:
         raise NotFound(f"There is no agent '{id_or_name}'.", hint="GET /agents lists them.")
     return agent
-
-
-def _describe(tx: Transaction, id_or_name: str, description: str | None, capabilities: Sequence[str] | None) -> Agent:
-    agent = _find(tx, id_or_name)
-    agents.describe(
-        tx,
-        agent.id,
-        agent.description if description is None else description,
-        agent.capabilities if capabilities is None else tuple(capabilities),
-    )
-    tx.wake(AGENTS)
-    return _find(tx, agent.id)
-
-
-def _rotate(tx: Transaction, id_or_name: str, hashed: str) -> Agent:
-    agent = _find(tx, id_or_name)
-    if agent.reach is not Reach.POLLING:
-        raise Conflict(f"'{agent.name}' has no token: the coordinator itself calls it.")
-    agents.rotate(tx, agent.id, hashed)
-    history.record(tx, "agent.rotate", agent.id, agent_id=agent.id)
-    tx.wake(AGENTS)
-    return agent
-
-
-def _revoke(tx: Transaction, id_or_name: str) -> tuple[Agent, list[Lease]]:
-    """Ends the agent and its tokens. Returns the leases that the agent still holds."""
-    agent = _find(tx, id_or_name)
-    agents.revoke(tx, agent.id)
-    history.record(tx, "agent.revoke", agent.id, agent_id=agent.id)
-    tx.wake(AGENTS)
-    tx.wake(agent.id)
-    return agent, leases.of_agent(tx, agent.id)

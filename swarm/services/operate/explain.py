@@ -152,7 +152,10 @@ class Explanations:
 
     async def is_silent(self, channel: str, ts: str) -> bool:
         """Whether nobody has asked with a message that an agent got, and no answer in its thread is shown yet."""
-        return await self._database.read(_is_silent, self._team, channel, ts)
+        return await self._database.read(self._is_silent, channel, ts)
+
+    def _is_silent(self, tx: Transaction, channel: str, ts: str) -> bool:
+        return any(inbox_message.silent for inbox_message in inbox.of_message(tx, self._team, channel, ts))
 
     async def explain(self, reference: str) -> Explained:
         """Returns the timeline of one message, by ``CHANNEL:TS``, link, or the id of one of its inbox messages or
@@ -160,39 +163,34 @@ class Explanations:
 
         Raises Invalid or NotFound.
         """
-        return await self._database.read(_explain, self._team, reference)
+        return await self._database.read(self._explain, reference)
 
-
-def _explain(tx: Transaction, team: str, reference: str) -> Explained:
-    task = tasks.get(tx, reference.strip())
-    inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
-    if task and inbox_message is None:
-        return _of_task_alone(tx, task)
-    channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else parse_reference(reference)
-    message = transcript.find(tx, team, channel, ts)
-    names = agents.names(tx)
-    routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
-    inbox_messages = inbox.of_message(tx, team, channel, ts)
-    if message is None and not routing:
-        raise NotFound(
-            f"The message {ts} in {channel} is unknown.",
-            hint="It never reached this coordinator, or its records have been deleted.",
+    def _explain(self, tx: Transaction, reference: str) -> Explained:
+        task = tasks.get(tx, reference.strip())
+        inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
+        if task and inbox_message is None:
+            return _of_task_alone(tx, task)
+        channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else parse_reference(reference)
+        message = transcript.find(tx, self._team, channel, ts)
+        names = agents.names(tx)
+        routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
+        inbox_messages = inbox.of_message(tx, self._team, channel, ts)
+        if message is None and not routing:
+            raise NotFound(
+                f"The message {ts} in {channel} is unknown.",
+                hint="It never reached this coordinator, or its records have been deleted.",
+            )
+        thread = threads.find(tx, self._team, channel, message["thread_ts"]) if message else None
+        return Explained(
+            channel=channel,
+            ts=ts,
+            stored=message is not None,
+            routing=routing,
+            owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
+            entries=[_inbox_message(tx, found, names) for found in inbox_messages],
+            tasks=list(_tasks(tx, inbox_messages, names)),
+            escalation=_escalation(tx, thread) if thread else None,
         )
-    thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
-    return Explained(
-        channel=channel,
-        ts=ts,
-        stored=message is not None,
-        routing=routing,
-        owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
-        entries=[_inbox_message(tx, found, names) for found in inbox_messages],
-        tasks=list(_tasks(tx, inbox_messages, names)),
-        escalation=_escalation(tx, thread) if thread else None,
-    )
-
-
-def _is_silent(tx: Transaction, team: str, channel: str, ts: str) -> bool:
-    return any(inbox_message.silent for inbox_message in inbox.of_message(tx, team, channel, ts))
 
 
 def _of_task_alone(tx: Transaction, task: Task) -> Explained:

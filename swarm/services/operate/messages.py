@@ -89,7 +89,23 @@ class Messages:
             expected = "one of 'to' and 'channel'"
             raise Invalid("Name exactly one recipient.", fields={"to": expected, "channel": expected})
         name = check_channel(channel) if channel is not None else None
-        return await self._database.write(_send, caller, check_text(text), to, name, self._operating_policy)
+        return await self._database.write(self._send, caller, check_text(text), to, name)
+
+    def _send(self, tx: Transaction, caller: Caller, text: str, to: str | None, channel: str | None) -> Sent:
+        present = read_team(tx, self._operating_policy)
+        letter = _letter(caller.agent, text, to, channel, [one.agent for one in present])
+        agent_messages.serialize_inserts(tx)
+        message_id = _store_once(tx, caller, letter, present)
+        meant = agent_messages.addressees(tx, message_id)
+        return Sent(
+            message_id=message_id,
+            addressees=tuple(
+                AddresseeView(id=one.agent.id, name=one.agent.name, status=one.status)
+                for one in present
+                if one.agent.id in meant
+            ),
+            unknown_mentions=letter.mentions.unknown,
+        )
 
     async def read(self, agent: Agent, request: PageRequest) -> AgentMessagesPage:
         """Returns messages of a channel or with another agent; without either, all unread messages for the caller.
@@ -97,30 +113,21 @@ class Messages:
         The page starts after a given id; without an id it contains the latest messages. Messages addressed to the
         reader are marked as read. Raises Invalid, and NotFound for an unknown agent or an empty channel.
         """
-        page = await self._database.read(_read_page, agent, _check_page(request))
+        page = await self._database.read(self._read_page, agent, _check_page(request))
         unread = [message.id for message in page.messages if message.unread]
         if unread:
             await self._database.write(agent_messages.mark_read, agent.id, unread)
         return page
 
-
-def _send(
-    tx: Transaction, caller: Caller, text: str, to: str | None, channel: str | None, operating_policy: OperatingPolicy
-) -> Sent:
-    present = read_team(tx, operating_policy)
-    letter = _letter(caller.agent, text, to, channel, [one.agent for one in present])
-    agent_messages.serialize_inserts(tx)
-    message_id = _store_once(tx, caller, letter, present)
-    meant = agent_messages.addressees(tx, message_id)
-    return Sent(
-        message_id=message_id,
-        addressees=tuple(
-            AddresseeView(id=one.agent.id, name=one.agent.name, status=one.status)
-            for one in present
-            if one.agent.id in meant
-        ),
-        unknown_mentions=letter.mentions.unknown,
-    )
+    @staticmethod
+    def _read_page(tx: Transaction, reader: Agent, request: PageRequest) -> AgentMessagesPage:
+        """Returns the page. Raises NotFound for an unknown agent or an empty channel."""
+        if request.channel is not None:
+            return _of_channel(tx, reader, request, check_channel(request.channel))
+        if request.partner is not None:
+            partner = colleague(agents.everyone(tx), reader, request.partner)
+            return _page(tx, Scope.DIRECT, reader, request, partner_id=partner.id)
+        return _page(tx, Scope.UNREAD, reader, request)
 
 
 def _letter(sender: Agent, text: str, to: str | None, channel: str | None, team: Sequence[Agent]) -> _Letter:
@@ -244,16 +251,6 @@ def _check_page(request: PageRequest) -> PageRequest:
             "Messages are found by their ids.", fields=dict.fromkeys(wrong, "the id of a message, or next_after")
         )
     return request
-
-
-def _read_page(tx: Transaction, reader: Agent, request: PageRequest) -> AgentMessagesPage:
-    """Returns the page. Raises NotFound for an unknown agent or an empty channel."""
-    if request.channel is not None:
-        return _of_channel(tx, reader, request, check_channel(request.channel))
-    if request.partner is not None:
-        partner = colleague(agents.everyone(tx), reader, request.partner)
-        return _page(tx, Scope.DIRECT, reader, request, partner_id=partner.id)
-    return _page(tx, Scope.UNREAD, reader, request)
 
 
 def _of_channel(tx: Transaction, reader: Agent, request: PageRequest, channel: str) -> AgentMessagesPage:

@@ -84,9 +84,15 @@ class Escalations:
         """
         if not reason.strip():
             raise Invalid("Say why a human is needed.", fields={"reason": "a sentence for people"})
-        channel = await self._database.read(_channel_of, work)
+        channel = await self._database.read(self._channel_of, work)
         name = await self._directory.channel_name(channel) if channel else ""
         return await self._database.write(self._escalate, caller, work, reason, name)
+
+    @staticmethod
+    def _channel_of(tx: Transaction, work: AskedWork) -> str | None:
+        found = tasks.get(tx, work.task_id) if work.task_id else inbox.get(tx, work.inbox_message_id or "")
+        thread = threads.get(tx, found.thread_id) if found and found.thread_id else None
+        return thread.channel if thread else None
 
     def _escalate(
         self, tx: Transaction, caller: Caller, work: AskedWork, reason: str, channel_name: str
@@ -115,12 +121,6 @@ class Escalations:
             return _result(escalation, is_new=is_new)
 
         return idempotent(tx, call, act)
-
-
-def _channel_of(tx: Transaction, work: AskedWork) -> str | None:
-    found = tasks.get(tx, work.task_id) if work.task_id else inbox.get(tx, work.inbox_message_id or "")
-    thread = threads.get(tx, found.thread_id) if found and found.thread_id else None
-    return thread.channel if thread else None
 
 
 def _result(escalation: Escalation, *, is_new: bool) -> EscalationResult:
@@ -189,6 +189,23 @@ def _answer_to(tx: Transaction, escalation: Escalation, operating_policy: Operat
     return _Answer(agent=name, why=_NO_ANSWER.format(agent=name)) if is_late else None
 
 
+def _conclude(
+    tx: Transaction, escalation_id: str, person: str | None, why: str, operating_policy: OperatingPolicy
+) -> None:
+    found = escalations.get(tx, escalation_id)
+    if found is None:
+        return
+    thread = threads.locked(tx, found.thread_id)
+    how, said = (OnCall.FOUND, person) if person else (OnCall.NOT_FOUND, why)
+    if not escalations.on_call_ended(tx, found, how, said):
+        return
+    team = found.on_call_team
+    tell_on_call(tx, thread, found, on_call_text(team, person) if person else not_found_text(team, why))
+    task = lock_task(tx, found.on_call_task_id or "")
+    if task and task.status in OPEN_STATUSES:
+        task_ends.cancel(tx, task, "because nobody waits for the answer any more", operating_policy)
+
+
 def _channel(tx: Transaction, escalation: Escalation) -> str:
     thread = threads.get(tx, escalation.thread_id)
     return thread.channel if thread else ""
@@ -206,20 +223,3 @@ async def _person_in(answer: str, people: PeopleFinder) -> str | None:
     email, user_id = email_in(answer), user_id_in(answer)
     person = await people.user_by_email(email) if email else await people.user(user_id) if user_id else None
     return person.id if person and person.is_known else None
-
-
-def _conclude(
-    tx: Transaction, escalation_id: str, person: str | None, why: str, operating_policy: OperatingPolicy
-) -> None:
-    found = escalations.get(tx, escalation_id)
-    if found is None:
-        return
-    thread = threads.locked(tx, found.thread_id)
-    how, said = (OnCall.FOUND, person) if person else (OnCall.NOT_FOUND, why)
-    if not escalations.on_call_ended(tx, found, how, said):
-        return
-    team = found.on_call_team
-    tell_on_call(tx, thread, found, on_call_text(team, person) if person else not_found_text(team, why))
-    task = lock_task(tx, found.on_call_task_id or "")
-    if task and task.status in OPEN_STATUSES:
-        task_ends.cancel(tx, task, "because nobody waits for the answer any more", operating_policy)

@@ -144,7 +144,27 @@ class Overview:
 
     async def timeline(self, thread_id: str) -> ThreadTimeline:
         """Returns the events of a thread. Raises NotFound."""
-        return await self._database.read(_timeline, thread_id)
+        return await self._database.read(self._timeline, thread_id)
+
+    @staticmethod
+    def _timeline(tx: Transaction, thread_id: str) -> ThreadTimeline:
+        thread = threads.get(tx, thread_id)
+        if thread is None:
+            raise NotFound(
+                f"There is no thread '{thread_id}'.", hint="Use the thread_id of an inbox_message of GET /inbox."
+            )
+        names = _names(tx)
+        owner = names.get(thread.owner_id) if thread.owner_id else None
+        return ThreadTimeline(
+            id=thread.id,
+            team=thread.team,
+            channel=thread.channel,
+            thread_ts=thread.thread_ts,
+            owner=owner,
+            epoch=thread.epoch,
+            context=thread.context,
+            timeline=steps(history.of_thread(tx, thread_id), names),
+        )
 
     async def deliveries(self, status: DeliveryStatus | None, limit: int) -> list[DeliveryRow]:
         """Returns the newest deliveries, of one status or of all."""
@@ -155,61 +175,41 @@ class Overview:
 
         Raises Invalid.
         """
-        return await self._database.read(_feedback, time_of(since), agent, limit)
+        return await self._database.read(self._feedback, time_of(since), agent, limit)
+
+    @staticmethod
+    def _feedback(tx: Transaction, since: int, agent: str | None, limit: int) -> FoundFeedback:
+        found = FoundFeedback(
+            counts=list(feedback.counts(tx, since, agent)), feedback=list(feedback.latest(tx, since, agent, limit))
+        )
+        return found if agent else {**found, "remarks": list(remarks.latest(tx, since, limit))}
 
     async def backlog(self) -> Backlog:
         """Returns counts of open work. The cost does not depend on finished work. Raises Unavailable."""
-        return await self._database.read(_backlog)
+        return await self._database.read(self._backlog)
+
+    @staticmethod
+    def _backlog(tx: Transaction) -> Backlog:
+        unread, oldest = open_counts.unread(tx)
+        return Backlog(
+            inbox_unread=unread,
+            oldest_unread_seconds=max(tx.now - oldest, 0) // SECOND if oldest is not None else 0,
+            tasks_open=open_counts.tasks_open(tx),
+            deliveries_open=deliveries.count_open(tx),
+        )
 
     async def gap_seconds(self) -> int:
         """Returns the age of the gap being read from Slack; 0 without a gap. Raises Unavailable."""
-        return await self._database.read(_gap_seconds)
+        return await self._database.read(self._gap_seconds)
+
+    @staticmethod
+    def _gap_seconds(tx: Transaction) -> int:
+        since = watermarks.first_gap(tx)
+        return max(tx.now - slack_ts_to_us(since), SECOND) // SECOND if since else 0
 
     async def why_not_stored(self) -> str | None:
         """Returns the reason why nothing can be stored; None if storing works. Occasionally performs a write."""
         return await self._storing.problem()
-
-
-def _timeline(tx: Transaction, thread_id: str) -> ThreadTimeline:
-    thread = threads.get(tx, thread_id)
-    if thread is None:
-        raise NotFound(
-            f"There is no thread '{thread_id}'.", hint="Use the thread_id of an inbox_message of GET /inbox."
-        )
-    names = _names(tx)
-    owner = names.get(thread.owner_id) if thread.owner_id else None
-    return ThreadTimeline(
-        id=thread.id,
-        team=thread.team,
-        channel=thread.channel,
-        thread_ts=thread.thread_ts,
-        owner=owner,
-        epoch=thread.epoch,
-        context=thread.context,
-        timeline=steps(history.of_thread(tx, thread_id), names),
-    )
-
-
-def _feedback(tx: Transaction, since: int, agent: str | None, limit: int) -> FoundFeedback:
-    found = FoundFeedback(
-        counts=list(feedback.counts(tx, since, agent)), feedback=list(feedback.latest(tx, since, agent, limit))
-    )
-    return found if agent else {**found, "remarks": list(remarks.latest(tx, since, limit))}
-
-
-def _backlog(tx: Transaction) -> Backlog:
-    unread, oldest = open_counts.unread(tx)
-    return Backlog(
-        inbox_unread=unread,
-        oldest_unread_seconds=max(tx.now - oldest, 0) // SECOND if oldest is not None else 0,
-        tasks_open=open_counts.tasks_open(tx),
-        deliveries_open=deliveries.count_open(tx),
-    )
-
-
-def _gap_seconds(tx: Transaction) -> int:
-    since = watermarks.first_gap(tx)
-    return max(tx.now - slack_ts_to_us(since), SECOND) // SECOND if since else 0
 
 
 def _names(tx: Transaction) -> dict[str, str]:

@@ -83,11 +83,11 @@ class PersonalData:
         await self._database.write(forgotten.record, person)
         messages = copies = 0
         while batch := await self._database.read(forgotten.messages_of, person, AT_ONCE):
-            copies += sum(await asyncio.gather(*(self._database.write(_forget_message, row) for row in batch)))
+            copies += sum(await asyncio.gather(*(self._database.write(self._forget_message, row) for row in batch)))
             messages += len(batch)
         cancelled = 0
         for task_id in await self._database.read(forgotten.requested_by, person):
-            cancelled += await self._database.write(_cancel, task_id, self._operating_policy)
+            cancelled += await self._database.write(self._cancel, task_id)
         done = await self._database.write(forgotten.forget, person)
         self._forget_name(person)
         await self._database.scrub(rewrite=True)
@@ -96,6 +96,22 @@ class PersonalData:
             "A person was forgotten.", action="forget", **{key.replace(" ", "_"): n for key, n in removed.items()}
         )
         return Forgotten(person=person, dry_run=False, removed=removed)
+
+    @staticmethod
+    def _forget_message(tx: Transaction, message: Row) -> int:
+        """Erases a message as if it had been deleted in Slack. Returns the number of rows that contained part of it."""
+        thread = threads.at(tx, message["team"], message["channel"], message["thread_ts"])
+        inbox_messages = inbox.of_message_locked(tx, message["team"], message["channel"], message["ts"])
+        forgotten.blank(tx, message)
+        erased = erase_deleted(tx, thread, message, inbox_messages)
+        withdraw(tx, inbox_messages, "its author's data was deleted")
+        return erased
+
+    def _cancel(self, tx: Transaction, task_id: str) -> bool:
+        task = lock_task(tx, task_id)
+        return task is not None and task_ends.cancel(
+            tx, task, "because its requester's data was deleted", self._operating_policy
+        )
 
     async def _person(self, who: str) -> str:
         if _USER_ID.fullmatch(who):
@@ -120,21 +136,6 @@ class PersonalData:
         authors = await self._database.read(forgotten.authors, MOST_AUTHORS)
         names = await asyncio.gather(*(directory.author_name(author, AuthorKind.USER) for author in authors))
         return [author for author, known in zip(authors, names, strict=True) if known.casefold() == name.casefold()]
-
-
-def _forget_message(tx: Transaction, message: Row) -> int:
-    """Erases a message as if it had been deleted in Slack. Returns the number of rows that contained part of it."""
-    thread = threads.at(tx, message["team"], message["channel"], message["thread_ts"])
-    inbox_messages = inbox.of_message_locked(tx, message["team"], message["channel"], message["ts"])
-    forgotten.blank(tx, message)
-    erased = erase_deleted(tx, thread, message, inbox_messages)
-    withdraw(tx, inbox_messages, "its author's data was deleted")
-    return erased
-
-
-def _cancel(tx: Transaction, task_id: str, operating_policy: OperatingPolicy) -> bool:
-    task = lock_task(tx, task_id)
-    return task is not None and task_ends.cancel(tx, task, "because its requester's data was deleted", operating_policy)
 
 
 def _some(counts: dict[str, int]) -> dict[str, int]:

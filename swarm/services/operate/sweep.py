@@ -95,16 +95,31 @@ class _RetentionJob:
         for name, part in _parts(self._retention).items():
             await attempt(self._in_steps(part), "tidy", part=name)
         await attempt(self._forget_threads(), "tidy", part="forget_threads")
-        await attempt(self._database.write(_repair_queue_heads), "tidy", part="repair_heads")
+        await attempt(self._database.write(self._repair_queue_heads), "tidy", part="repair_heads")
         await attempt(self._scrub(), "tidy", part="scrub")
+
+    @staticmethod
+    def _repair_queue_heads(tx: Transaction) -> None:
+        """Creates missing queue heads. None should be missing."""
+        repaired = queues.repair(tx)
+        if repaired:
+            _log.error("queue heads were missing and have been created", action="repair_heads", count=repaired)
 
     async def _scrub(self) -> None:
         """Removes deleted data from the database's files. Rewrites the files at most once an hour."""
-        deleted_at, now = await self._database.write(_erase_late_answers)
+        deleted_at, now = await self._database.write(self._erase_late_answers)
         self._rewritten_at = self._rewritten_at or now - _DAY  # another process handled earlier deletions
         is_due = deleted_at > self._rewritten_at and now - self._rewritten_at >= _REWRITE_EVERY
         if await self._database.scrub(rewrite=is_due) and is_due:
             self._rewritten_at = now
+
+    @staticmethod
+    def _erase_late_answers(tx: Transaction) -> tuple[int, int]:
+        """Erases answers that were deleted in Slack before their end. Returns the time of the last deletion, and the
+        current time.
+        """
+        erase_late(tx, tx.now - _LATE)
+        return erasure.last_deleted(tx), tx.now
 
     async def _in_steps(self, part: Callable[[Transaction], bool]) -> None:
         for _ in range(TRANSACTIONS):
@@ -113,15 +128,41 @@ class _RetentionJob:
 
     async def _forget_threads(self) -> None:
         """Examines some threads, and deletes the messages of idle threads."""
-        seen = await self._database.read(_walk, self._walked, self._keep_threads)
+        seen = await self._database.read(self._walk, self._walked)
         for thread_id, forgettable in seen:
             if forgettable:
                 await attempt(self._forget_thread(thread_id), "tidy", thread=thread_id)
         self._walked = seen[-1][0] if len(seen) == AT_ONCE else ""
 
+    def _walk(self, tx: Transaction, after: str) -> list[tuple[str, bool]]:
+        return retention.walk(tx, after, AT_ONCE, tx.now - self._keep_threads)
+
     async def _forget_thread(self, thread_id: str) -> None:
-        while await self._database.write(_forget_thread, thread_id, self._keep_threads):
+        while await self._database.write(self._forget_messages, thread_id):
             pass
+
+    def _forget_messages(self, tx: Transaction, thread_id: str) -> bool:
+        """Deletes the messages of a thread if it is still idle, and the old messages of a flat direct message. The
+        thread is then incomplete.
+
+        Returns whether more may remain.
+        """
+        thread, before = threads.locked(tx, thread_id), tx.now - self._keep_threads
+        is_idle = retention.is_idle(tx, thread_id, before)
+        if is_idle:
+            threads.doubt(tx, thread_id)
+        elif not thread.is_flat:
+            return False
+        threads.forget_up_to(tx, thread_id, us_to_slack_ts(before))
+        before = tx.now + _DAY if is_idle else before
+        messages = retention.forget_said(tx, thread, AT_ONCE, before)
+        answers = retention.forget_answers(tx, thread_id, AT_ONCE, before)
+        changes = retention.forget_history(tx, thread_id, AT_ONCE, before)
+        rendered = 0
+        if is_idle:
+            escalations.forget(tx, thread_id)
+            rendered = retention.forget_rendered(tx, thread_id, AT_ONCE)
+        return max(messages, answers, changes, rendered) >= AT_ONCE
 
 
 def forget_early(tx: Transaction) -> bool:
@@ -134,49 +175,6 @@ def forget_early(tx: Transaction) -> bool:
 def disown_idle(tx: Transaction) -> bool:
     """Ends the ownership of idle threads. Returns whether more may remain."""
     return threads.disown_idle(tx, tx.now - OWNED_FOR_IDLE_DAYS * _DAY, _DISOWN_AT_ONCE) >= _DISOWN_AT_ONCE
-
-
-def _forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
-    """Deletes the messages of a thread if it is still idle, and the old messages of a flat direct message. The thread
-    is then incomplete.
-
-    Returns whether more may remain.
-    """
-    thread, before = threads.locked(tx, thread_id), tx.now - keep_us
-    is_idle = retention.is_idle(tx, thread_id, before)
-    if is_idle:
-        threads.doubt(tx, thread_id)
-    elif not thread.is_flat:
-        return False
-    threads.forget_up_to(tx, thread_id, us_to_slack_ts(before))
-    before = tx.now + _DAY if is_idle else before
-    messages = retention.forget_said(tx, thread, AT_ONCE, before)
-    answers = retention.forget_answers(tx, thread_id, AT_ONCE, before)
-    changes = retention.forget_history(tx, thread_id, AT_ONCE, before)
-    rendered = 0
-    if is_idle:
-        escalations.forget(tx, thread_id)
-        rendered = retention.forget_rendered(tx, thread_id, AT_ONCE)
-    return max(messages, answers, changes, rendered) >= AT_ONCE
-
-
-def _erase_late_answers(tx: Transaction) -> tuple[int, int]:
-    """Erases answers that were deleted in Slack before their end. Returns the time of the last deletion, and the
-    current time.
-    """
-    erase_late(tx, tx.now - _LATE)
-    return erasure.last_deleted(tx), tx.now
-
-
-def _repair_queue_heads(tx: Transaction) -> None:
-    """Creates missing queue heads. None should be missing."""
-    repaired = queues.repair(tx)
-    if repaired:
-        _log.error("queue heads were missing and have been created", action="repair_heads", count=repaired)
-
-
-def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
-    return retention.walk(tx, after, AT_ONCE, tx.now - keep_us)
 
 
 def _parts(kept: Retention) -> dict[str, Part]:
@@ -306,7 +304,13 @@ class Sweeper:
             await asyncio.gather(*(self._make_thread_due(thread_id) for thread_id in over[start : start + BATCH]))
 
     async def _make_thread_due(self, thread_id: str) -> None:
-        await attempt(self._database.write(_make_due, thread_id), "make_due", thread=thread_id)
+        await attempt(self._database.write(self._end_delays, thread_id), "make_due", thread=thread_id)
+
+    @staticmethod
+    def _end_delays(tx: Transaction, thread_id: str) -> None:
+        """Ends the expired delays of a thread's messages."""
+        threads.locked(tx, thread_id)
+        queues.make_due(tx, thread_id)
 
 
 def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
@@ -344,12 +348,6 @@ async def listen(database: Database, lease_seconds: float) -> None:
         await attempt(record(), "listen")
         count += 1
         await asyncio.sleep(until_next(LISTEN_SECONDS if count < _YOUNG else usual))
-
-
-def _make_due(tx: Transaction, thread_id: str) -> None:
-    """Ends the expired delays of a thread's messages."""
-    threads.locked(tx, thread_id)
-    queues.make_due(tx, thread_id)
 
 
 TICK_SECONDS: Final = 1.0

@@ -40,7 +40,14 @@ class TeamDirectory:
 
     async def members(self) -> list[Member]:
         """Returns all agents, oldest first."""
-        return await self._database.read(_members, self._operating_policy)
+        return await self._database.read(self._members)
+
+    def _members(self, tx: Transaction) -> list[Member]:
+        found = agents.loads(tx)
+        return [
+            Member(**facts_of(AgentProfile, one.agent), status=one.status, load=found.get(one.agent.id, IDLE))
+            for one in read_team(tx, self._operating_policy)
+        ]
 
 
 def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
@@ -51,14 +58,6 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
         others = ", ".join(agent.name for agent in team if agent.id != me.id)
         raise NotFound(f"There is no agent '{name}'.", hint=f"There are: {others}." if others else "You are alone.")
     return found
-
-
-def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[Member]:
-    found = agents.loads(tx)
-    return [
-        Member(**facts_of(AgentProfile, one.agent), status=one.status, load=found.get(one.agent.id, IDLE))
-        for one in read_team(tx, operating_policy)
-    ]
 
 
 _WRITES_BEFORE_OFFLINE: Final = 3

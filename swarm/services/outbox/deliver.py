@@ -195,17 +195,28 @@ class OutboxSender:
         limit = self._limit_of_look(REACTIONS)
         waiting: list[Row] = []
         if now >= self._expire_at or limit:
-            is_late, waiting = await self._database.read(_look_at_reactions, limit)
+            is_late, waiting = await self._database.read(self._look_at_reactions, limit)
             if is_late and now >= self._expire_at:
                 self._expire_at = now + _LONGEST_SLEEP_SECONDS
                 await self._database.write(reactions.expire_late)
         return self._choose(REACTIONS, reactions.due, waiting) or ending
 
+    @staticmethod
+    def _look_at_reactions(tx: Transaction, limit: int) -> tuple[bool, list[Row]]:
+        """Returns whether any reaction is late, and the due reactions."""
+        return reactions.is_any_late(tx), reactions.due(tx, limit) if limit else []
+
     async def _keep(self, now: float) -> None:
         """Keeps the marks of answers from expiring before the answers are posted."""
         if now >= self._keep_at:
             self._keep_at = now + _KEEP_SECONDS
-            await self._database.write(_keep, self._slack.refused_by)
+            await self._database.write(self._renew_marks, self._slack.refused_by)
+
+    @staticmethod
+    def _renew_marks(tx: Transaction, code: str | None) -> None:
+        reactions.renew_ends(tx, are_all=code is not None)
+        if code:
+            deliveries.note_hold(tx, code)
 
     async def _open_removals(self) -> bool:
         """Like `_open_reactions`, for removals of reactions."""
@@ -304,7 +315,13 @@ class OutboxSender:
             if row and self._may_send() and self._clock() - taken_at < _STALE_SECONDS:
                 await self._settle(row, await self._slack.deliver(deliveries.delivery(row)))
             elif row:
-                await self._database.write(_put_back, row)
+                await self._database.write(self._put_back, row)
+
+    @staticmethod
+    def _put_back(tx: Transaction, row: Row) -> None:
+        """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
+        deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
+        tx.wake(deliveries.topic(DeliveryKind(row["kind"]), removes=bool(row["removes"])))
 
     async def _look_up(self, row: Row) -> None:
         found: Answer | None = None
@@ -314,32 +331,36 @@ class OutboxSender:
                 said_at = await self._database.read(inbox.slack_ts, row["inbox_message_id"])
                 found = await self._slack.find(replace(deliveries.delivery(row), answers_ts=said_at))
         except RefusedBySlack as refused:
-            await self._database.write(_look_refused, row, refused.slack_code, self._terms)
+            await self._database.write(self._look_refused, row, refused.slack_code)
             return
         except SwarmError as error:
             _log.warning("a post could not be looked up", action="deliver_find", delivery=row["id"], error=str(error))
-            await self._database.write(_look_failed, row, error.message, self._terms)
+            await self._database.write(self._look_failed, row, error.message)
             return
         if found:
             await self._settle(row, found)
         else:
             await self._database.write(resend, row)
 
+    def _look_refused(self, tx: Transaction, row: Row, code: str) -> None:
+        """Postpones a lookup that Slack refuses as it would refuse the post, or fails the post."""
+        wait = _hold(tx, row, code)
+        if wait is None:
+            _give_up(tx, row, f"in doubt, and may not be looked up: Slack answers {code}.", self._terms)
+        else:
+            deliveries.postpone_look(tx, row, wait, counts=False)
+
+    def _look_failed(self, tx: Transaction, row: Row, reason: str) -> None:
+        """Postpones a lookup that Slack did not answer, up to the limit of attempts."""
+        if row["attempts"] + 1 >= ATTEMPTS:
+            _give_up(tx, row, f"in doubt, and could not be looked up: {reason}", self._terms)
+        else:
+            deliveries.postpone_look(tx, row, _backoff(row["attempts"]))
+
     async def _settle(self, row: Row, answer: Answer) -> None:
         await self._database.write(settle, row, answer, self._terms)
         if isinstance(answer, DeliveryRefused | InDoubt | NotSent):
             _log.warning("Slack did not accept a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
-
-
-def _keep(tx: Transaction, code: str | None) -> None:
-    reactions.renew_ends(tx, are_all=code is not None)
-    if code:
-        deliveries.note_hold(tx, code)
-
-
-def _look_at_reactions(tx: Transaction, limit: int) -> tuple[bool, list[Row]]:
-    """Returns whether any reaction is late, and the due reactions."""
-    return reactions.is_any_late(tx), reactions.due(tx, limit) if limit else []
 
 
 def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:
@@ -439,29 +460,6 @@ def _postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits)
     else:
         wait = max(answer.retry_after_seconds, min(age_seconds / 10, _BACKOFF_SECONDS[-1]))
         deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
-
-
-def _put_back(tx: Transaction, row: Row) -> None:
-    """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
-    deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
-    tx.wake(deliveries.topic(DeliveryKind(row["kind"]), removes=bool(row["removes"])))
-
-
-def _look_refused(tx: Transaction, row: Row, code: str, terms: DeliveryLimits) -> None:
-    """Postpones a lookup that Slack refuses as it would refuse the post, or fails the post."""
-    wait = _hold(tx, row, code)
-    if wait is None:
-        _give_up(tx, row, f"in doubt, and may not be looked up: Slack answers {code}.", terms)
-    else:
-        deliveries.postpone_look(tx, row, wait, counts=False)
-
-
-def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
-    """Postpones a lookup that Slack did not answer, up to the limit of attempts."""
-    if row["attempts"] + 1 >= ATTEMPTS:
-        _give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)
-    else:
-        deliveries.postpone_look(tx, row, _backoff(row["attempts"]))
 
 
 def doubt(tx: Transaction, row: Row, reason: str, look_in_seconds: float) -> None:

@@ -59,11 +59,20 @@ class StatusLines:
     async def look(self, may_call: MayCall) -> None:
         """Starts the calls that are due, as far as there is room for more."""
         busy = set(self._busy)  # a call that ends during the read may have changed what was read
-        lines = await self._database.read(_due)
+        lines = await self._database.read(self._look)
         due = [line for line in lines if line.id not in busy]
         for line in due[: AT_ONCE - len(self._busy)]:
             self._busy.add(line.id)
             self._calls.start(self._bring(line, may_call), "status line")
+
+    @staticmethod
+    def _look(tx: Transaction) -> list[StatusLine]:
+        """Returns the lines to show, to renew and to clear; first those to clear, because they are wrong."""
+        renewed_before = tx.now - int(STATUS_SECONDS * SECOND)
+        lines = status_lines.of_all(tx, tx.now - int(AFTER_SECONDS * SECOND))
+        gone = [line for line in lines if line.session not in (line.told, SessionState.PROCESSING)]
+        wanted = [line for line in lines if line.agent_name is not None]
+        return gone + [line for line in wanted if line.status_at is None or line.status_at <= renewed_before]
 
     async def look_once(self, may_call: MayCall) -> None:
         """Makes the calls that are due, within a limited time."""
@@ -91,15 +100,6 @@ class StatusLines:
     async def _clear(self, line: StatusLine) -> None:
         if await self._slack.status(_place(line), "", session=line.session):
             await self._database.write(status_lines.mark_told, line)
-
-
-def _due(tx: Transaction) -> list[StatusLine]:
-    """Returns the lines to show, to renew and to clear; first those to clear, because they are wrong."""
-    renewed_before = tx.now - int(STATUS_SECONDS * SECOND)
-    lines = status_lines.of_all(tx, tx.now - int(AFTER_SECONDS * SECOND))
-    gone = [line for line in lines if line.session not in (line.told, SessionState.PROCESSING)]
-    wanted = [line for line in lines if line.agent_name is not None]
-    return gone + [line for line in wanted if line.status_at is None or line.status_at <= renewed_before]
 
 
 def _place(line: StatusLine) -> AnswerTarget:

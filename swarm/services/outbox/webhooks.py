@@ -118,17 +118,6 @@ class WebhookSender:
                 await self._database.write(self._settle, webhook, answer)
                 pause_seconds = answer.retry_after_seconds if isinstance(answer, WebhookPostponed) else 0.0
 
-    async def _call(self, webhook: Webhook) -> WebhookAnswer:
-        endpoint = endpoint_of(self._endpoints(), webhook.kind, webhook.target)
-        if endpoint is None:
-            return WebhookRefused(reason=_NOT_CONFIGURED)
-        body = _body(webhook, endpoint)
-        signed: Mapping[str, str] = {"webhook-id": webhook.id}
-        if endpoint.secret:
-            # Receivers compare it with the time of day, also where a test moves our clock.
-            signed = signature_headers(endpoint.secret, webhook.id, int(time.time()), body)
-        return await self._client.post(endpoint.url, body, {**endpoint.headers, **signed})
-
     def _settle(self, tx: Transaction, webhook: Webhook, answer: WebhookAnswer) -> None:
         match answer:
             case WebhookAccepted():
@@ -148,6 +137,17 @@ class WebhookSender:
                     )  # fmt: skip
             case _:
                 assert_never(answer)
+
+    async def _call(self, webhook: Webhook) -> WebhookAnswer:
+        endpoint = endpoint_of(self._endpoints(), webhook.kind, webhook.target)
+        if endpoint is None:
+            return WebhookRefused(reason=_NOT_CONFIGURED)
+        body = _body(webhook, endpoint)
+        signed: Mapping[str, str] = {"webhook-id": webhook.id}
+        if endpoint.secret:
+            # Receivers compare it with the time of day, also where a test moves our clock.
+            signed = signature_headers(endpoint.secret, webhook.id, int(time.time()), body)
+        return await self._client.post(endpoint.url, body, {**endpoint.headers, **signed})
 
     def _give_up(self, tx: Transaction, webhook: Webhook, reason: str) -> None:
         if webhooks.end(tx, webhook, WebhookStatus.FAILED, reason):

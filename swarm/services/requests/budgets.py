@@ -85,7 +85,15 @@ class RunUsage:
         A repeated call returns the same request. Returns None if the budget is not used up (any more). Raises NotFound
         for another agent's run, and Conflict if the run is over or if people cannot be asked.
         """
-        return await self._database.write(_ask, agent, run_id, scope, unit, self._operating_policy)
+        return await self._database.write(self._ask, agent, run_id, scope, unit)
+
+    def _ask(
+        self, tx: Transaction, agent: Agent, run_id: str, scope: BudgetScope, unit: BudgetUnit
+    ) -> HumanRequest | None:
+        run = runs.owned(tx, run_id, agent.id)
+        found = used_up(tx, self._operating_policy.budgets, agent=agent.name, run_id=run.id, thread_id=run.thread_id)
+        budget = next((one for one in found if (one.scope, one.unit) == (scope, unit)), None)
+        return ask_for_more(tx, run, budget, self._operating_policy) if budget else None
 
     async def why_not_start(self, agent: str, run_id: str | None = None, thread_id: str | None = None) -> str:
         """Returns why a run of a built-in agent may not start, as a sentence; empty if it may.
@@ -245,20 +253,6 @@ def _report(
     assert run is not None  # found just now
     model_usage.report(tx, run, agent.name, total, model, refusal)
     return used_up(tx, budgets, agent=agent.name, run_id=run.id, thread_id=run.thread_id)
-
-
-def _ask(
-    tx: Transaction,
-    agent: Agent,
-    run_id: str,
-    scope: BudgetScope,
-    unit: BudgetUnit,
-    operating_policy: OperatingPolicy,
-) -> HumanRequest | None:
-    run = runs.owned(tx, run_id, agent.id)
-    found = used_up(tx, operating_policy.budgets, agent=agent.name, run_id=run.id, thread_id=run.thread_id)
-    budget = next((one for one in found if (one.scope, one.unit) == (scope, unit)), None)
-    return ask_for_more(tx, run, budget, operating_policy) if budget else None
 
 
 def _subject(tx: Transaction, scope: BudgetScope, of: str) -> str:

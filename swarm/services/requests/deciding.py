@@ -101,7 +101,15 @@ class RequestDecisions:
     async def fill_in(self, wish: Decide, place: Place | None = None) -> tuple[HumanRequest, dict[str, Any]]:
         """Returns a request as `show` does, for a person who may decide so now. Raises as `decide`, but for values."""
         _, person, members = await self._who(wish, place)
-        return await self._database.read(self._to_fill_in, wish, person, members)
+        return await self._database.read(self._fill_in, wish, person, members)
+
+    def _fill_in(
+        self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
+    ) -> tuple[HumanRequest, dict[str, Any]]:
+        request, draft = _shown(tx, wish.request_id, wish.person, None)
+        if refusal := self._refusal(tx, request, wish, person, members):
+            raise refusal
+        return request, draft
 
     async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
         """Stores what a person has entered on a page of the form."""
@@ -109,7 +117,12 @@ class RequestDecisions:
 
     async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
         """Records an attempt with values that no button or form of ours sends."""
-        await self._database.write(_note_attempt, person, request_id[:200], outcome)
+        await self._database.write(self._note_attempt, person, request_id[:200], outcome)
+
+    @staticmethod
+    def _note_attempt(tx: Transaction, person: str, request_id: str, outcome: str) -> None:
+        request = requests.get(tx, request_id)
+        grants.note(tx, AuditKind.REFUSED, outcome[:500], request, person=person, request_id=request_id)
 
     async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest:
         """Stores a person's decision. Returns the request, which is still open if more people have to decide.
@@ -125,25 +138,6 @@ class RequestDecisions:
             raise result
         _log.info("A person has decided.", action="decide", request=result.id, status=result.status.value)
         return result
-
-    async def _who(self, wish: Decide, place: Place | None) -> tuple[HumanRequest, Author | None, GroupMembers]:
-        """Returns the request, the person (None: the operator), and the members of the groups that may decide.
-
-        Raises NotFound.
-        """
-        request, channel = await self._database.read(self._wanted, wish, place)
-        if wish.person == OPERATOR:
-            return request, None, NO_GROUPS.known_members
-        if self._standings is None:
-            raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
-        person = await self._standings.presser(wish.person, wish.team, channel, _concerned(request))
-        groups = dict.fromkeys(request.policy.groups)
-        found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
-        return request, person, dict(zip(groups, found, strict=True)).get
-
-    def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str]:
-        request, _ = _shown(tx, wish.request_id, wish.person, place)
-        return request, _channel_of(tx, request)
 
     def _decide(
         self,
@@ -181,6 +175,25 @@ class RequestDecisions:
         grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
         return refusal
 
+    async def _who(self, wish: Decide, place: Place | None) -> tuple[HumanRequest, Author | None, GroupMembers]:
+        """Returns the request, the person (None: the operator), and the members of the groups that may decide.
+
+        Raises NotFound.
+        """
+        request, channel = await self._database.read(self._wanted, wish, place)
+        if wish.person == OPERATOR:
+            return request, None, NO_GROUPS.known_members
+        if self._standings is None:
+            raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
+        person = await self._standings.presser(wish.person, wish.team, channel, _concerned(request))
+        groups = dict.fromkeys(request.policy.groups)
+        found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
+        return request, person, dict(zip(groups, found, strict=True)).get
+
+    def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str]:
+        request, _ = _shown(tx, wish.request_id, wish.person, place)
+        return request, _channel_of(tx, request)
+
     def _refusal(
         self, tx: Transaction, request: HumanRequest, wish: Decide, person: Author | None, members: GroupMembers
     ) -> SwarmError | None:
@@ -196,14 +209,6 @@ class RequestDecisions:
         if wish.decision in GRANTS and self._covers(tx, request, wish, members) is None:
             return Forbidden(_NOT_FOR_ALL if wish.for_everybody else _NOT_YOUR_WORK)
         return None
-
-    def _to_fill_in(
-        self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
-    ) -> tuple[HumanRequest, dict[str, Any]]:
-        request, draft = _shown(tx, wish.request_id, wish.person, None)
-        if refusal := self._refusal(tx, request, wish, person, members):
-            raise refusal
-        return request, draft
 
     def _covers(
         self, tx: Transaction, request: HumanRequest, wish: Decide, members: GroupMembers
@@ -271,11 +276,6 @@ def _is_card_of(tx: Transaction, request: HumanRequest, place: Place) -> bool:
     channel, ts = place
     cards = deliveries.of_request(tx, request.id)
     return any(card["channel"] == channel and card["sent_ts"] in (ts, None) for card in cards)
-
-
-def _note_attempt(tx: Transaction, person: str, request_id: str, outcome: str) -> None:
-    request = requests.get(tx, request_id)
-    grants.note(tx, AuditKind.REFUSED, outcome[:500], request, person=person, request_id=request_id)
 
 
 def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:

@@ -81,84 +81,6 @@ class HumanRequests:
         await checked_in_turn(check_new, new)
         return await self._database.write(self._ask, caller, work, new, wait)
 
-    async def ask_during_run(self, run_id: str, tool: str, new: NewRequest) -> HumanRequest:
-        """Asks people for a call of a tool that waits in this process; implements `AskPeople` of the agents.
-
-        Returns the request when it has ended. If the caller is cancelled, the request is withdrawn. Raises Conflict if
-        the run is over or has nobody to ask, Invalid, and Unavailable.
-        """
-        await checked_in_turn(check_new, new)
-        asking = asyncio.ensure_future(
-            self._database.write(asking_people.ask_during_run, run_id, tool, new, self._operating_policy)
-        )
-        try:
-            request = await asyncio.shield(asking)
-            while request.is_open:
-                request = await self._next(request)
-        except BaseException:
-            await attempt(self._end_live(asking), "live_question", run_id=run_id)
-            raise
-        await attempt(self._database.write(_note_received, request.id), "live_question", request=request.id)
-        return request
-
-    async def get(self, agent: Agent | None, request_id: str, wait_seconds: float = 0) -> HumanRequest:
-        """Returns a request, at once when it has ended, otherwise after ``wait_seconds``. Raises NotFound.
-
-        ``agent`` is the asker; None: the operator.
-        """
-        end, wakeups = time.monotonic() + wait_seconds, self._database.wakeups
-        while True:
-            seen = wakeups.generation(DECISIONS)
-            found = await self._database.read(_of_agent, agent, request_id)
-            left = end - time.monotonic()
-            if agent and not found.is_open and found.resume is ResumeStatus.NONE and found.asker is Asker.LIVE:
-                await self._database.write(_handed_out, found.id)
-            if not found.is_open or left <= 0 or wakeups.closed:
-                return found
-            await wakeups.wait(DECISIONS, seen, min(left, 5.0))
-
-    async def withdraw(self, agent: Agent | None, request_id: str, reason: str) -> HumanRequest:
-        """Withdraws an open request; its work goes on. Raises NotFound, and Conflict if it has ended."""
-        return await self._database.write(_withdraw, agent, request_id, reason)
-
-    async def latest(self, status: RequestStatus | None, limit: int) -> list[HumanRequest]:
-        """Returns the newest requests, optionally with one status."""
-        return await self._database.read(requests.latest, status, limit)
-
-    async def cards(self, request_id: str) -> list[tuple[str, str]]:
-        """Returns the messages in Slack that show a request, each as channel and timestamp."""
-        rows = await self._database.read(deliveries.of_request, request_id)
-        return [(row["channel"], row["sent_ts"]) for row in rows if row["sent_ts"]]
-
-    async def grants(self, limit: int) -> list[Grant]:
-        """Returns the valid grants, newest first."""
-        return await self._database.read(grants.valid, limit)
-
-    async def revoke(self, grant_id: str, person: str = OPERATOR) -> None:
-        """Ends a grant. Raises NotFound, and Conflict if it was revoked before."""
-        await self._database.write(_revoke, grant_id, person)
-
-    async def audit(self, since: str | None, after: int, limit: int) -> list[AuditLine]:
-        """Returns the lines of the audit since a time (ISO 8601) with numbers after ``after``. Raises Invalid."""
-        return await self._database.read(grants.lines, time_of(since), after, limit)
-
-    async def _next(self, request: HumanRequest) -> HumanRequest:
-        """Waits for the end of a request for a limited time. The database may be unavailable meanwhile."""
-        if self._database.wakeups.closed:
-            raise Unavailable("The coordinator is being restarted.")
-        try:
-            return await self.get(None, request.id, _LOOK_SECONDS)
-        except Unavailable as error:
-            _log.warning("a question cannot be read now", action="live_question", error=error.message)
-            await asyncio.sleep(_AGAIN_SECONDS)
-            return request
-
-    async def _end_live(self, asking: asyncio.Future[HumanRequest]) -> None:
-        """Withdraws the question of a call that does not wait any more. The sweep withdraws what this cannot."""
-        (request,) = await asyncio.gather(asking, return_exceptions=True)
-        if isinstance(request, HumanRequest):
-            await self._database.write(_withdraw_live, request.id)
-
     def _ask(self, tx: Transaction, caller: Caller, work: AskedWork, new: NewRequest, wait: bool) -> HumanRequest:
         hold: AuthorizedMessage | AuthorizedTask
         if work.task_id is not None:
@@ -180,6 +102,125 @@ class HumanRequests:
         if not request.is_open and request.resume is ResumeStatus.NONE:
             requests.resume(tx, ResumeStep.SEND, request)  # the caller may act on it now
         return request
+
+    async def ask_during_run(self, run_id: str, tool: str, new: NewRequest) -> HumanRequest:
+        """Asks people for a call of a tool that waits in this process; implements `AskPeople` of the agents.
+
+        Returns the request when it has ended. If the caller is cancelled, the request is withdrawn. Raises Conflict if
+        the run is over or has nobody to ask, Invalid, and Unavailable.
+        """
+        await checked_in_turn(check_new, new)
+        asking = asyncio.ensure_future(
+            self._database.write(asking_people.ask_during_run, run_id, tool, new, self._operating_policy)
+        )
+        try:
+            request = await asyncio.shield(asking)
+            while request.is_open:
+                request = await self._next(request)
+        except BaseException:
+            await attempt(self._end_live(asking), "live_question", run_id=run_id)
+            raise
+        await attempt(self._database.write(self._note_received, request.id), "live_question", request=request.id)
+        return request
+
+    @staticmethod
+    def _note_received(tx: Transaction, request_id: str) -> None:
+        """Records that a call has received the decision for which it waited."""
+        request = lock_work(tx, request_id)
+        if request and request.answers and requests.resume(tx, ResumeStep.SEND, request):
+            received(tx, replace(request, resume=ResumeStatus.SENT))
+
+    async def get(self, agent: Agent | None, request_id: str, wait_seconds: float = 0) -> HumanRequest:
+        """Returns a request, at once when it has ended, otherwise after ``wait_seconds``. Raises NotFound.
+
+        ``agent`` is the asker; None: the operator.
+        """
+        end, wakeups = time.monotonic() + wait_seconds, self._database.wakeups
+        while True:
+            seen = wakeups.generation(DECISIONS)
+            found = await self._database.read(_of_agent, agent, request_id)
+            left = end - time.monotonic()
+            if agent and not found.is_open and found.resume is ResumeStatus.NONE and found.asker is Asker.LIVE:
+                await self._database.write(self._handed_out, found.id)
+            if not found.is_open or left <= 0 or wakeups.closed:
+                return found
+            await wakeups.wait(DECISIONS, seen, min(left, 5.0))
+
+    @staticmethod
+    def _handed_out(tx: Transaction, request_id: str) -> None:
+        """Records that the waiting call gets the decision, so that a later run of the same work is told."""
+        request = lock_work(tx, request_id)
+        if request and request.resume is ResumeStatus.NONE:
+            requests.resume(tx, ResumeStep.SEND, request)
+
+    async def withdraw(self, agent: Agent | None, request_id: str, reason: str) -> HumanRequest:
+        """Withdraws an open request; its work goes on. Raises NotFound, and Conflict if it has ended."""
+        return await self._database.write(self._withdraw, agent, request_id, reason)
+
+    @staticmethod
+    def _withdraw(tx: Transaction, agent: Agent | None, request_id: str, reason: str) -> HumanRequest:
+        _of_agent(tx, agent, request_id)
+        request = lock_work(tx, request_id)
+        who = "the operator" if agent is None else agent.name
+        if request is None or not cancel(
+            tx, request, reason.strip() or f"withdrawn by {who}", None if agent else OPERATOR
+        ):
+            raise Conflict("This request has ended already.")
+        release(tx, request, "its request was withdrawn")
+        return _of_agent(tx, agent, request_id)
+
+    async def latest(self, status: RequestStatus | None, limit: int) -> list[HumanRequest]:
+        """Returns the newest requests, optionally with one status."""
+        return await self._database.read(requests.latest, status, limit)
+
+    async def cards(self, request_id: str) -> list[tuple[str, str]]:
+        """Returns the messages in Slack that show a request, each as channel and timestamp."""
+        rows = await self._database.read(deliveries.of_request, request_id)
+        return [(row["channel"], row["sent_ts"]) for row in rows if row["sent_ts"]]
+
+    async def grants(self, limit: int) -> list[Grant]:
+        """Returns the valid grants, newest first."""
+        return await self._database.read(grants.valid, limit)
+
+    async def revoke(self, grant_id: str, person: str = OPERATOR) -> None:
+        """Ends a grant. Raises NotFound, and Conflict if it was revoked before."""
+        await self._database.write(self._revoke, grant_id, person)
+
+    @staticmethod
+    def _revoke(tx: Transaction, grant_id: str, person: str) -> None:
+        grant = grants.get(tx, grant_id)
+        if grant is None:
+            raise NotFound("There is no such grant.", hint="`swarm grants list` shows all.")
+        if not grants.revoke(tx, grant_id):
+            raise Conflict("This grant was revoked before.")
+        grants.note(tx, AuditKind.REVOKED, f"grant {grant.id} ({grant.scope})", person=person, grant=grant)
+
+    async def audit(self, since: str | None, after: int, limit: int) -> list[AuditLine]:
+        """Returns the lines of the audit since a time (ISO 8601) with numbers after ``after``. Raises Invalid."""
+        return await self._database.read(grants.lines, time_of(since), after, limit)
+
+    async def _next(self, request: HumanRequest) -> HumanRequest:
+        """Waits for the end of a request for a limited time. The database may be unavailable meanwhile."""
+        if self._database.wakeups.closed:
+            raise Unavailable("The coordinator is being restarted.")
+        try:
+            return await self.get(None, request.id, _LOOK_SECONDS)
+        except Unavailable as error:
+            _log.warning("a question cannot be read now", action="live_question", error=error.message)
+            await asyncio.sleep(_AGAIN_SECONDS)
+            return request
+
+    async def _end_live(self, asking: asyncio.Future[HumanRequest]) -> None:
+        """Withdraws the question of a call that does not wait any more. The sweep withdraws what this cannot."""
+        (request,) = await asyncio.gather(asking, return_exceptions=True)
+        if isinstance(request, HumanRequest):
+            await self._database.write(self._withdraw_live, request.id)
+
+    @staticmethod
+    def _withdraw_live(tx: Transaction, request_id: str) -> None:
+        request = lock_work(tx, request_id)
+        if request:
+            cancel(tx, request, why_over(tx, request, CALL_IS_OVER))
 
 
 def key_of(**asked: object) -> str:
@@ -228,47 +269,8 @@ def _wait(tx: Transaction, hold: AuthorizedMessage | AuthorizedTask) -> None:
     end_if_resolved(tx, hold.lease, even_if_held=True)
 
 
-def _handed_out(tx: Transaction, request_id: str) -> None:
-    """Records that the waiting call gets the decision, so that a later run of the same work is told."""
-    request = lock_work(tx, request_id)
-    if request and request.resume is ResumeStatus.NONE:
-        requests.resume(tx, ResumeStep.SEND, request)
-
-
 def _of_agent(tx: Transaction, agent: Agent | None, request_id: str) -> HumanRequest:
     found = requests.get(tx, request_id)
     if found is None or (agent is not None and found.agent_id != agent.id):
         raise NotFound(_MISSING, hint="Use the id that request-human-input returned.")
     return found
-
-
-def _withdraw(tx: Transaction, agent: Agent | None, request_id: str, reason: str) -> HumanRequest:
-    _of_agent(tx, agent, request_id)
-    request = lock_work(tx, request_id)
-    who = "the operator" if agent is None else agent.name
-    if request is None or not cancel(tx, request, reason.strip() or f"withdrawn by {who}", None if agent else OPERATOR):
-        raise Conflict("This request has ended already.")
-    release(tx, request, "its request was withdrawn")
-    return _of_agent(tx, agent, request_id)
-
-
-def _withdraw_live(tx: Transaction, request_id: str) -> None:
-    request = lock_work(tx, request_id)
-    if request:
-        cancel(tx, request, why_over(tx, request, CALL_IS_OVER))
-
-
-def _note_received(tx: Transaction, request_id: str) -> None:
-    """Records that a call has received the decision for which it waited."""
-    request = lock_work(tx, request_id)
-    if request and request.answers and requests.resume(tx, ResumeStep.SEND, request):
-        received(tx, replace(request, resume=ResumeStatus.SENT))
-
-
-def _revoke(tx: Transaction, grant_id: str, person: str) -> None:
-    grant = grants.get(tx, grant_id)
-    if grant is None:
-        raise NotFound("There is no such grant.", hint="`swarm grants list` shows all.")
-    if not grants.revoke(tx, grant_id):
-        raise Conflict("This grant was revoked before.")
-    grants.note(tx, AuditKind.REVOKED, f"grant {grant.id} ({grant.scope})", person=person, grant=grant)

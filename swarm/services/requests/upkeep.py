@@ -57,6 +57,12 @@ async def tend_requests(database: Database, groups: UserGroups, operating_policy
         after = sent[-1].id
 
 
+def _note_accepted(tx: Transaction, request_id: str, operating_policy: OperatingPolicy) -> None:
+    request = lock_work(tx, request_id)
+    if request:
+        note_all_accepted(tx, request.work_id, operating_policy)
+
+
 async def _each(database: Database, what: requests.Due, act: Callable[[Transaction, str], None]) -> None:
     found = await database.read(requests.due, what, BATCH)
     await asyncio.gather(*(attempt(database.write(act, one.id), "tend_requests", request=one.id) for one in found))
@@ -99,9 +105,3 @@ def _withdraw(tx: Transaction, request_id: str) -> None:
     if request and requests.is_without_work(tx, request_id):
         cancel(tx, request, why_over(tx, request, WORK_IS_OVER))
         release(tx, request, "its request was withdrawn")  # other messages of the same run may still wait
-
-
-def _note_accepted(tx: Transaction, request_id: str, operating_policy: OperatingPolicy) -> None:
-    request = lock_work(tx, request_id)
-    if request:
-        note_all_accepted(tx, request.work_id, operating_policy)

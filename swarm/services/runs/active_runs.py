@@ -113,7 +113,7 @@ class ActiveRuns:
         Waits for a limited time until Slack has what the agent of the request has said in the thread so far, in
         messages that are final. What it says in the meantime comes below the card.
         """
-        seconds, run_ids = await self._run_context.database.read(_before_card, card)
+        seconds, run_ids = await self._run_context.database.read(self._around_card, card)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -124,6 +124,17 @@ class ActiveRuns:
             for run in self._runs:
                 if run.run_id in run_ids:
                     run.go_on()
+
+    @staticmethod
+    def _around_card(tx: Transaction, card: Row) -> tuple[float, list[str]]:
+        """Returns how long a card may still wait, and the runs of its agent that may lead to it."""
+        age_seconds = (tx.now - card["created_at"]) / SECOND
+        found = [
+            run.id
+            for run in runs.of_thread(tx, card["thread_id"])
+            if run.agent_id == card["agent_id"] and run.status in UNFINISHED
+        ]
+        return max(0.0, CARD_WAITS_SECONDS - age_seconds), found
 
     async def _sealed(self, run_id: str) -> None:
         """Waits until the messages of a run are final, or the run has ended."""
@@ -161,17 +172,6 @@ class ActiveRuns:
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
-
-
-def _before_card(tx: Transaction, card: Row) -> tuple[float, list[str]]:
-    """Returns how long a card may still wait, and the runs of its agent that may lead to it."""
-    age_seconds = (tx.now - card["created_at"]) / SECOND
-    found = [
-        run.id
-        for run in runs.of_thread(tx, card["thread_id"])
-        if run.agent_id == card["agent_id"] and run.status in UNFINISHED
-    ]
-    return max(0.0, CARD_WAITS_SECONDS - age_seconds), found
 
 
 class RunNotifications:

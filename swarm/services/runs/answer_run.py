@@ -334,13 +334,26 @@ class RunRecord:
     async def beginning(self, page: int, *, is_post: bool) -> None:
         """Records a message before the call to Slack that creates it."""
         kind = PageKind.POST if is_post else PageKind.STREAM
-        if not await self._database.write(_beginning, self._run_id, page, kind):
+        if not await self._database.write(self._beginning, page, kind):
             raise AnswerLost
+
+    def _beginning(self, tx: Transaction, page: int, kind: PageKind) -> bool:
+        if not _is_running(tx, self._run_id):
+            return False
+        run_pages.open_page(tx, self._run_id, page, kind)
+        return True
 
     async def began(self, page: int, ts: str) -> None:
         """Records the timestamp of a message. If the run has ended in the meantime, recovery seals the message."""
-        if not await self._database.write(_began, self._run_id, page, ts):
+        if not await self._database.write(self._began, page, ts):
             raise AnswerLost
+
+    def _began(self, tx: Transaction, page: int, ts: str) -> bool:
+        if not run_pages.page_opened(tx, self._run_id, page, ts):
+            given_up = [one for one in run_pages.of_run(tx, self._run_id) if one.page == page and one.ts is None]
+            if given_up:  # recovery did not find the message, but it has reached Slack
+                run_pages.page_reopened(tx, self._run_id, page, ts)
+        return _is_running(tx, self._run_id)
 
     async def begins_after(self, page: int) -> int:
         """Returns a time on Slack's clock before any possible start of a message."""
@@ -352,14 +365,31 @@ class RunRecord:
 
     async def ending(self, call: Last, outcome: AnswerOutcome) -> Closing:
         """Records the end before the last call. After that, any process can complete the answer."""
-        closing = await self._database.write(_closing, self._run_id, call, outcome, self._operating_policy)
+        closing = await self._database.write(self._ending, call, outcome)
         if closing is None:
             raise AnswerLost
         return closing
 
+    def _ending(self, tx: Transaction, call: Last, outcome: AnswerOutcome) -> Closing | None:
+        """Returns the blocks to be shown; None if the run has ended otherwise."""
+        known, note = outcome_of(outcome)
+        closing = with_facts(tx, self._run_id, call.closing, self._operating_policy)
+        if runs.closing(tx, self._run_id, text=call.text, closing=closing, outcome=known, note=note):
+            run = runs.get(tx, self._run_id)
+            if run and isinstance(outcome, NeedsInput):
+                ask_of_run(tx, run, outcome.asked, self._operating_policy)
+            return closing
+        run = runs.get(tx, self._run_id)  # a repeated call finds a closing run
+        is_closing = run is not None and run.outcome is known and run.ended_at is None
+        return closing if is_closing else None
+
     async def ended(self, page: int, text: str) -> None:
         """Records that a message is final."""
-        await self._database.write(_page_ended, self._run_id, page, text)
+        await self._database.write(self._ended, page, text)
+
+    def _ended(self, tx: Transaction, page: int, text: str) -> None:
+        run_pages.page_text(tx, self._run_id, page, text)
+        run_pages.page_closed(tx, self._run_id, page)
 
     async def showing_status(self) -> None:
         """Records, before the call, that the thread has a status line, which is cleared after the end of the run."""
@@ -369,39 +399,3 @@ class RunRecord:
 def _is_running(tx: Transaction, run_id: str) -> bool:
     run = runs.get(tx, run_id)
     return run is not None and run.ended_at is None
-
-
-def _beginning(tx: Transaction, run_id: str, page: int, kind: PageKind) -> bool:
-    if not _is_running(tx, run_id):
-        return False
-    run_pages.open_page(tx, run_id, page, kind)
-    return True
-
-
-def _began(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
-    if not run_pages.page_opened(tx, run_id, page, ts):
-        given_up = [one for one in run_pages.of_run(tx, run_id) if one.page == page and one.ts is None]
-        if given_up:  # recovery did not find the message, but it has reached Slack
-            run_pages.page_reopened(tx, run_id, page, ts)
-    return _is_running(tx, run_id)
-
-
-def _closing(
-    tx: Transaction, run_id: str, call: Last, outcome: AnswerOutcome, operating_policy: OperatingPolicy
-) -> Closing | None:
-    """Returns the blocks to be shown; None if the run has ended otherwise."""
-    known, note = outcome_of(outcome)
-    closing = with_facts(tx, run_id, call.closing, operating_policy)
-    if runs.closing(tx, run_id, text=call.text, closing=closing, outcome=known, note=note):
-        run = runs.get(tx, run_id)
-        if run and isinstance(outcome, NeedsInput):
-            ask_of_run(tx, run, outcome.asked, operating_policy)
-        return closing
-    run = runs.get(tx, run_id)  # a repeated call finds a closing run
-    is_closing = run is not None and run.outcome is known and run.ended_at is None
-    return closing if is_closing else None
-
-
-def _page_ended(tx: Transaction, run_id: str, page: int, text: str) -> None:
-    run_pages.page_text(tx, run_id, page, text)
-    run_pages.page_closed(tx, run_id, page)

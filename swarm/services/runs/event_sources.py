@@ -120,7 +120,7 @@ class AgentSource:
         return True
 
     async def begin(self) -> Opening | None:
-        starting = asyncio.ensure_future(self._run_context.database.write(self._started))
+        starting = asyncio.ensure_future(self._run_context.database.write(self._begin))
         try:
             is_started = await asyncio.shield(starting)
         except BaseException:
@@ -146,6 +146,34 @@ class AgentSource:
             writers=frozenset(spoken | ({self._requester} if self._requester else set())),
             is_silent=self._trigger.overthink or self._trigger.notice is not None,
         )
+
+    def _begin(self, tx: Transaction) -> bool:
+        """Returns False if the work must not be started.
+
+        This is the case if another run holds the trigger, the agent was just removed, the lease was lost, or an
+        abandoned answer of the agent in this thread is not sealed yet.
+        """
+        trigger = self._trigger
+        if agents.by_id(tx, self._agent.id) is None or not leases.holds(leases.by_token(tx, trigger.lease_token)):
+            return False
+        if trigger.thread and run_pages.is_unsealed_in_thread(tx, trigger.thread.id, self._agent.id):
+            return False
+        run = runs.start(
+            tx,
+            agent_id=self._agent.id,
+            thread_id=trigger.thread.id if trigger.thread else None,
+            lease_token=trigger.lease_token,
+            trigger_id=trigger.id,
+            attempt=trigger.attempt,
+            conversation_id=self._ids.conversation_id,
+            agui_run_id=self._ids.agui_run_id,
+            trace_id=self._ids.trace_id,
+            requester=self._requester,
+            task_id=self.task_id,
+            inbox_message_ids=[inbox_message.id for inbox_message in new_messages(trigger)],
+            run_id=self.run_id,
+        )
+        return run is not None
 
     async def keep(self, run: AnswerRun) -> None:
         """Renews the lease until the run ends; stops a run that has lost its lease."""
@@ -202,34 +230,6 @@ class AgentSource:
 
     async def _release(self, delay_seconds: float) -> None:
         await self._run_context.work.release(self._agent, [self._trigger.lease_token], delay_seconds)
-
-    def _started(self, tx: Transaction) -> bool:
-        """Returns False if the work must not be started.
-
-        This is the case if another run holds the trigger, the agent was just removed, the lease was lost, or an
-        abandoned answer of the agent in this thread is not sealed yet.
-        """
-        trigger = self._trigger
-        if agents.by_id(tx, self._agent.id) is None or not leases.holds(leases.by_token(tx, trigger.lease_token)):
-            return False
-        if trigger.thread and run_pages.is_unsealed_in_thread(tx, trigger.thread.id, self._agent.id):
-            return False
-        run = runs.start(
-            tx,
-            agent_id=self._agent.id,
-            thread_id=trigger.thread.id if trigger.thread else None,
-            lease_token=trigger.lease_token,
-            trigger_id=trigger.id,
-            attempt=trigger.attempt,
-            conversation_id=self._ids.conversation_id,
-            agui_run_id=self._ids.agui_run_id,
-            trace_id=self._ids.trace_id,
-            requester=self._requester,
-            task_id=self.task_id,
-            inbox_message_ids=[inbox_message.id for inbox_message in new_messages(trigger)],
-            run_id=self.run_id,
-        )
-        return run is not None
 
     @cached_property
     def _ids(self) -> Ids:
@@ -323,8 +323,19 @@ class StreamSource:
         if found is None or found.thread is None:
             return False
         self._found = found
-        self._people, self._writers = await self._run_context.database.read(_people, found.run, found.thread)
+        self._people, self._writers = await self._run_context.database.read(self._ready, found.run, found.thread)
         return True
+
+    @staticmethod
+    def _ready(tx: Transaction, run: Run, thread: Thread) -> tuple[frozenset[str], frozenset[str]]:
+        """Returns the people whom the answer may mention, authors in the thread and people mentioned in it, and the
+        authors alone.
+        """
+        said = transcript.of_thread(tx, thread)
+        spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
+        mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))
+        writers = frozenset(spoken | ({run.requester} if run.requester else set()))
+        return writers | mentioned, writers
 
     async def begin(self) -> Opening | None:
         run, thread = self._found.run, self._found.thread
@@ -362,9 +373,13 @@ class StreamSource:
 
     async def stored(self) -> AnswerShown | None:
         whole = AnswerCollector(self._people)
-        for event in await self._run_context.database.read(_told, self.run_id):
+        for event in await self._run_context.database.read(self._stored):
             whole.hear(event)
         return whole.shown()
+
+    def _stored(self, tx: Transaction) -> list[AgentEvent]:
+        found = (event_of(event.piece) for event in run_events.after(tx, self.run_id, 0, MAX_PIECES))
+        return [event for event in found if event is not None]
 
     async def _tail(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
         """Yields all events, starting with the first piece. After a stop, no more events and no end follow."""
@@ -403,19 +418,3 @@ class StreamSource:
     async def _read(self) -> Unfinished | None:
         found = await self._run_context.database.read(unfinished, self.run_id)
         return found if found and found.run.status is RunStatus.RUNNING else None
-
-
-def _people(tx: Transaction, run: Run, thread: Thread) -> tuple[frozenset[str], frozenset[str]]:
-    """Returns the people whom the answer may mention, authors in the thread and people mentioned in it, and the authors
-    alone.
-    """
-    said = transcript.of_thread(tx, thread)
-    spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
-    mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))
-    writers = frozenset(spoken | ({run.requester} if run.requester else set()))
-    return writers | mentioned, writers
-
-
-def _told(tx: Transaction, run_id: str) -> list[AgentEvent]:
-    found = (event_of(event.piece) for event in run_events.after(tx, run_id, 0, MAX_PIECES))
-    return [event for event in found if event is not None]

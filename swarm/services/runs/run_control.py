@@ -190,6 +190,18 @@ class Buttons:
         person = await self._standings.presser(press.user_id, press.team, press.channel, concerned)
         return await self._database.write(self._once, press, person, act)
 
+    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> PressResult:
+        if not idempotency_keys.record(tx, press.key):
+            return None
+        concerned = _concerned(tx, press) if self._operating_policy.agent_access else ()
+        denied = self._operating_policy.denial(person, press.channel, concerned)
+        if denied:
+            history.record(tx, "press.refused", f"{press.channel}:{press.message_ts}", reason=denied.reason)
+            return UNVERIFIED_TEXT if denied.missing else why_press_refused(denied, person)
+        if limited_since(tx, self._team, person.id, self._operating_policy) is not None:
+            return LIMITED_TEXT
+        return act(tx, press, self._operating_policy)
+
     async def _act(self, press: ButtonPressed) -> Act | None:
         if press.action_id == ESCALATE_ACTION:
             return partial(_escalate, team=self._team, asker=await self._asker(press))
@@ -206,18 +218,6 @@ class Buttons:
                         self._directory.channel_name(press.channel),
                     )
         return EscalationAsker(door=EscalationDoor.BUTTON, person=press.user_id, name=name, channel_name=channel_name)
-
-    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> PressResult:
-        if not idempotency_keys.record(tx, press.key):
-            return None
-        concerned = _concerned(tx, press) if self._operating_policy.agent_access else ()
-        denied = self._operating_policy.denial(person, press.channel, concerned)
-        if denied:
-            history.record(tx, "press.refused", f"{press.channel}:{press.message_ts}", reason=denied.reason)
-            return UNVERIFIED_TEXT if denied.missing else why_press_refused(denied, person)
-        if limited_since(tx, self._team, person.id, self._operating_policy) is not None:
-            return LIMITED_TEXT
-        return act(tx, press, self._operating_policy)
 
 
 def _concerned(tx: Transaction, press: ButtonPressed) -> list[str]:

@@ -244,13 +244,13 @@ async def answered_since(database: Database, directory: Directory, trigger: Trig
     if trigger.thread is None or not new:
         return ()
     last = max(inbox_message.ts for inbox_message in new)
-    said = await database.read(_said_since, trigger.thread.id, last)
+    said = await database.read(_answered_since, trigger.thread.id, last)
     ids = {user_id for message in said for user_id in mentioned_ids(message.text)}
     names = {user_id: await directory.author_name(user_id, AuthorKind.USER) for user_id in ids}
     return tuple(replace(message, text=readable(message.text, names)) for message in said)
 
 
-def _said_since(tx: Transaction, thread_id: str, ts: str) -> list[TranscriptMessage]:
+def _answered_since(tx: Transaction, thread_id: str, ts: str) -> list[TranscriptMessage]:
     thread = threads.get(tx, thread_id)
     found = transcript.page(tx, thread, ts, _LIMIT) if thread else []
     return [message for message in found if message.kind is AuthorKind.AGENT]
@@ -262,10 +262,10 @@ async def heard_before(database: Database, trigger: Trigger, agent_id: str) -> _
     They come from the agent's last successful run in the thread. After a failed run it is unknown how much was
     delivered, and a repeated message does less harm than a missing one.
     """
-    return await database.read(_heard, trigger.thread.id, agent_id) if trigger.thread else NOTHING_HEARD
+    return await database.read(_heard_before, trigger.thread.id, agent_id) if trigger.thread else NOTHING_HEARD
 
 
-def _heard(tx: Transaction, thread_id: str, agent_id: str) -> _KnownMessages:
+def _heard_before(tx: Transaction, thread_id: str, agent_id: str) -> _KnownMessages:
     """Leaves out messages that were read from Slack only after the run started, however old they are."""
     run, thread = runs.last_heard(tx, thread_id, agent_id), threads.get(tx, thread_id)
     if run is None or thread is None:

@@ -249,8 +249,14 @@ class _Seals:
         ts = await self._ts(page) if page else None
         if page is None or ts is None or not await self._show(page, ts, text, below):
             return False
-        await self._database.write(_ended, self._found.run.id, page.page, ts, text)
+        await self._database.write(self._show_whole, self._found.run.id, page.page, ts, text)
         return True
+
+    @staticmethod
+    def _show_whole(tx: Transaction, run_id: str, page: int, ts: str, text: str) -> None:
+        run_pages.page_opened(tx, run_id, page, ts)
+        run_pages.page_text(tx, run_id, page, text)
+        run_pages.page_closed(tx, run_id, page)
 
     async def seal(self, below: Closing) -> bool:
         """Closes every message that may still grow. Returns whether the closing note is visible where readers expect
@@ -326,9 +332,3 @@ def _close(page: RunPage, ts: str, below: Closing) -> CloseStream:
 
 def _update(page: RunPage, ts: str, text: str, below: Closing) -> UpdatePage:
     return UpdatePage(page=page.page, ts=ts, text=text, cards=(), closing=below, is_last=True)
-
-
-def _ended(tx: Transaction, run_id: str, page: int, ts: str, text: str) -> None:
-    run_pages.page_opened(tx, run_id, page, ts)
-    run_pages.page_text(tx, run_id, page, text)
-    run_pages.page_closed(tx, run_id, page)

@@ -108,11 +108,36 @@ class AnswerStreams:
         while True:
             seen = wakeups.generation(runs.RUNS)
             try:
-                return await self._database.write(_open, caller, wanted, text)
+                return await self._database.write(self._open, caller, wanted, text)
             except StillShown:
                 if now() >= deadline or wakeups.closed:
                     raise
             await wakeups.wait(runs.RUNS, seen, _LOOK_SECONDS)
+
+    @staticmethod
+    def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
+        claim = fenced(tx, caller, wanted)  # checked before a repeated call returns the open answer
+        call = _call(caller, "open", wanted.about, claim.lease.token, {"text": text} if text else {})
+
+        def stands() -> bool:
+            """Whether an earlier result is valid. With a ``request_id`` it is always valid for this run; equal
+            arguments count while the answer is open.
+            """
+            run_id = orjson.loads(idempotency_keys.result(tx, call.key) or "{}").get("turn_id", "")
+            run = runs.get(tx, run_id)
+            is_own = run is not None and run.lease_token == claim.lease.token
+            return is_own and (caller.request_id is not None or _is_open(tx, run_id))
+
+        def act() -> dict[str, str]:
+            run = begin(tx, wanted, claim)
+            if text:
+                _tell(tx, run, TextAdded(text=text))
+            return {"turn_id": run.id}
+
+        run_id = idempotent(tx, call, act, stands=stands)["turn_id"]
+        last = run_events.last(tx, run_id)
+        status = "open" if _is_open(tx, run_id) else "closed"
+        return Streamed(turn_id=run_id, status=status, characters=last.characters if last else 0)
 
     async def append(self, caller: Caller, run_id: str, text: str) -> Streamed:
         """Adds a piece. A repeated text is added again, because only a ``request_id`` makes a call idempotent.
@@ -174,31 +199,6 @@ class AnswerStreams:
         arguments = {"text": said.text, "result": said.result, "failed": said.failed}
         done = idempotent(tx, _call(caller, "close", run_id, run.lease_token, arguments), act)
         return Streamed(turn_id=run_id, status="closed", characters=done["characters"])
-
-
-def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
-    claim = fenced(tx, caller, wanted)  # checked before a repeated call returns the open answer
-    call = _call(caller, "open", wanted.about, claim.lease.token, {"text": text} if text else {})
-
-    def stands() -> bool:
-        """Whether an earlier result is valid. With a ``request_id`` it is always valid for this run; equal arguments
-        count while the answer is open.
-        """
-        run_id = orjson.loads(idempotency_keys.result(tx, call.key) or "{}").get("turn_id", "")
-        run = runs.get(tx, run_id)
-        is_own = run is not None and run.lease_token == claim.lease.token
-        return is_own and (caller.request_id is not None or _is_open(tx, run_id))
-
-    def act() -> dict[str, str]:
-        run = begin(tx, wanted, claim)
-        if text:
-            _tell(tx, run, TextAdded(text=text))
-        return {"turn_id": run.id}
-
-    run_id = idempotent(tx, call, act, stands=stands)["turn_id"]
-    last = run_events.last(tx, run_id)
-    status = "open" if _is_open(tx, run_id) else "closed"
-    return Streamed(turn_id=run_id, status=status, characters=last.characters if last else 0)
 
 
 def _is_open(tx: Transaction, run_id: str) -> bool:

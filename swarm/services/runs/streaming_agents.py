@@ -226,8 +226,13 @@ class StreamingAgentRuns:
         await self._stop_wanted()
 
     async def _stop_wanted(self) -> None:
-        for run in await self._database.read(_stops_wanted):
+        for run in await self._database.read(self._stops_wanted):
             self._runs.stop(run.id, run.stop_requested_by)
+
+    @staticmethod
+    def _stops_wanted(tx: Transaction) -> list[runs.Run]:
+        found = (runs.get(tx, run_id) for run_id in runs.stops_wanted(tx))
+        return [run for run in found if run]
 
 
 def register(tx: Transaction, spec: StreamingAgent) -> Agent:
@@ -237,8 +242,3 @@ def register(tx: Transaction, spec: StreamingAgent) -> Agent:
     agent = agents.ensure(tx, spec.name, spec.role, spec.description, (), spec.reach)
     tx.wake(AGENTS)
     return agent
-
-
-def _stops_wanted(tx: Transaction) -> list[runs.Run]:
-    found = (runs.get(tx, run_id) for run_id in runs.stops_wanted(tx))
-    return [run for run in found if run]

@@ -31,15 +31,6 @@ async def tend_signs(database: Database) -> None:
         await attempt(database.write(_tend, row), "sweep", part="tend_signs", thread=row["thread_id"])
 
 
-def end_all(tx: Transaction, ending: list[Lease], how: LeaseEnd) -> list[str]:
-    """Ends leases, and deletes the posts about them. Returns the tokens of those that had not already ended."""
-    ended = leases.end_all(tx, [lease.token for lease in ending], how)
-    for lease in ending:
-        if lease.token in ended:
-            _take_down(tx, lease)
-    return ended
-
-
 def _tend(tx: Transaction, found: Row) -> None:
     thread, lease = threads.locked(tx, found["thread_id"]), leases.by_token(tx, found["token"])
     row = status_lines.of_lease(tx, found["token"])
@@ -48,6 +39,15 @@ def _tend(tx: Transaction, found: Row) -> None:
         deliveries.add(tx, DeliveryKind.POST, thread, text=text, idempotency_key=_key(lease))
     elif lease and row:
         _take_down(tx, lease)
+
+
+def end_all(tx: Transaction, ending: list[Lease], how: LeaseEnd) -> list[str]:
+    """Ends leases, and deletes the posts about them. Returns the tokens of those that had not already ended."""
+    ended = leases.end_all(tx, [lease.token for lease in ending], how)
+    for lease in ending:
+        if lease.token in ended:
+            _take_down(tx, lease)
+    return ended
 
 
 def _take_down(tx: Transaction, lease: Lease) -> None:

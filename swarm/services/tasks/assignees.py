@@ -145,13 +145,15 @@ class AskerCheck:
         """
         if not self._operating_policy.agent_access or worker is None:
             return NOBODY
-        name, askers = await self._database.read(self._read, worker.strip(), find)
+        name, askers = await self._database.read(self._identified, worker.strip(), find)
         if name is None or self._standings is None:
             return askers
         identifying = (self._standings.ready(author, askers.channel, [name]) for author in askers.authors)
         return replace(askers, authors=tuple(await asyncio.gather(*identifying)))
 
-    def _read(self, tx: Transaction, worker: str, find: Callable[[Transaction], Askers]) -> tuple[str | None, Askers]:
+    def _identified(
+        self, tx: Transaction, worker: str, find: Callable[[Transaction], Askers]
+    ) -> tuple[str | None, Askers]:
         agent = agents.by_name(tx, worker.lower()) or agents.by_id(tx, worker)
         is_limited = agent is not None and agent.name in self._operating_policy.agent_access
         return (agent.name, find(tx)) if agent and is_limited else (None, NOBODY)

@@ -79,20 +79,6 @@ class Delegations:
         askers = await self._askers.identified(agent, partial(_askers, inbox_message_id=inbox_message_id, only=only))
         return await self._database.write(self._delegate, caller, inbox_message_id, agent, brief, offer, only, askers)
 
-    async def accept(self, caller: Caller, task_id: str) -> TaskView:
-        """Accepts an offered task: it is due at once, and the worker gets the thread, unless its owner has changed
-        since the offer.
-
-        Raises Conflict if the offer has ended.
-        """
-        return await self._database.write(self._accept, caller, task_id)
-
-    async def decline(self, caller: Caller, task_id: str, reason: str) -> TaskView:
-        """Declines an offered task: its message is unread again for the offering agent."""
-        if not reason.strip():
-            raise Invalid("Say why.", fields={"reason": "a sentence for the offering agent"})
-        return await self._database.write(self._decline, caller, task_id, reason)
-
     def _delegate(
         self,
         tx: Transaction,
@@ -127,6 +113,42 @@ class Delegations:
             return {"task_id": task.id, "owner": agents.names(tx).get(owner.owner_id or "") if owner else None}
 
         return idempotent(tx, call, act)
+
+    async def accept(self, caller: Caller, task_id: str) -> TaskView:
+        """Accepts an offered task: it is due at once, and the worker gets the thread, unless its owner has changed
+        since the offer.
+
+        Raises Conflict if the offer has ended.
+        """
+        return await self._database.write(self._accept, caller, task_id)
+
+    def _accept(self, tx: Transaction, caller: Caller, task_id: str) -> TaskView:
+        def act() -> dict[str, object]:
+            task = _offered(tx, caller, task_id)
+            thread = threads.locked(tx, task.thread_id) if task.thread_id else None
+            reason, epoch = f"{caller.agent.name} accepted task {task.id}", None
+            if thread and thread.epoch == task.epoch:
+                epoch = hand_over_for(tx, thread, task, caller.agent.id, reason, self._operating_policy)
+            tasks.move(tx, TaskStep.ACCEPT, task)
+            tasks.give(tx, task, caller.agent.id, epoch, reason)
+            return {}
+
+        idempotent(tx, _answer(caller, "accept-task", task_id, {}), act)
+        return view_of(tx, task_id)
+
+    async def decline(self, caller: Caller, task_id: str, reason: str) -> TaskView:
+        """Declines an offered task: its message is unread again for the offering agent."""
+        if not reason.strip():
+            raise Invalid("Say why.", fields={"reason": "a sentence for the offering agent"})
+        return await self._database.write(self._decline, caller, task_id, reason)
+
+    def _decline(self, tx: Transaction, caller: Caller, task_id: str, reason: str) -> TaskView:
+        def act() -> dict[str, object]:
+            task_ends.decline(tx, _offered(tx, caller, task_id), reason)
+            return {}
+
+        idempotent(tx, _answer(caller, "decline-task", task_id, {"reason": reason}), act)
+        return view_of(tx, task_id)
 
     def _make(
         self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, brief: Brief, offer: bool
@@ -183,28 +205,6 @@ class Delegations:
             reason = f"{caller.agent.name} delegated to {target.name}"
             hand_over_for(tx, hold.thread, task, target.id, reason, self._operating_policy)
         threads.answered(tx, hold.thread.id)
-
-    def _accept(self, tx: Transaction, caller: Caller, task_id: str) -> TaskView:
-        def act() -> dict[str, object]:
-            task = _offered(tx, caller, task_id)
-            thread = threads.locked(tx, task.thread_id) if task.thread_id else None
-            reason, epoch = f"{caller.agent.name} accepted task {task.id}", None
-            if thread and thread.epoch == task.epoch:
-                epoch = hand_over_for(tx, thread, task, caller.agent.id, reason, self._operating_policy)
-            tasks.move(tx, TaskStep.ACCEPT, task)
-            tasks.give(tx, task, caller.agent.id, epoch, reason)
-            return {}
-
-        idempotent(tx, _answer(caller, "accept-task", task_id, {}), act)
-        return view_of(tx, task_id)
-
-    def _decline(self, tx: Transaction, caller: Caller, task_id: str, reason: str) -> TaskView:
-        def act() -> dict[str, object]:
-            task_ends.decline(tx, _offered(tx, caller, task_id), reason)
-            return {}
-
-        idempotent(tx, _answer(caller, "decline-task", task_id, {"reason": reason}), act)
-        return view_of(tx, task_id)
 
 
 def _askers(tx: Transaction, *, inbox_message_id: str, only: bool) -> Askers:

@@ -41,6 +41,13 @@ async def tend_tasks(database: Database, operating_policy: OperatingPolicy) -> N
             await attempt(database.write(_tend, task_id, care, operating_policy), "tend_tasks", task=task_id)
 
 
+def _tend(tx: Transaction, task_id: str, care: Care, operating_policy: OperatingPolicy) -> None:
+    """Locks the rows that may change, and checks the status again."""
+    task = lock_task(tx, task_id)
+    if task:
+        care(tx, task, operating_policy)
+
+
 def to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Care, list[str]]]:
     """Returns the due changes: what to do, and the ids of the tasks."""
     gone_since = offline_since(tx, operating_policy)
@@ -51,13 +58,6 @@ def to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Care
         (end_offer, task_queries.offers_over(tx, BATCH)),
         (take_from_absent, task_queries.abandoned(tx, gone_since, BATCH)),
     ]
-
-
-def _tend(tx: Transaction, task_id: str, care: Care, operating_policy: OperatingPolicy) -> None:
-    """Locks the rows that may change, and checks the status again."""
-    task = lock_task(tx, task_id)
-    if task:
-        care(tx, task, operating_policy)
 
 
 def settle(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:

@@ -34,16 +34,6 @@ class TaskWork:
         """
         return await self._database.write(self._progress, caller, task_id, checked(message, "message"), percent)
 
-    async def complete(self, caller: Caller, task_id: str, result: str, reply: str | None = None) -> TaskView:
-        """Completes a task with its result; ``reply`` is posted in the thread. The delegator gets the result."""
-        said = check_text(reply) if reply else None
-        return await self._database.write(self._complete, caller, task_id, checked(result, "result"), said)
-
-    async def fail(self, caller: Caller, task_id: str, error: str, reply: str | None = None) -> TaskView:
-        """Fails a task; ``reply`` is posted in the thread, otherwise the coordinator posts the reason."""
-        said = check_text(reply) if reply else None
-        return await self._database.write(self._fail, caller, task_id, checked(error, "error"), said)
-
     def _progress(self, tx: Transaction, caller: Caller, task_id: str, message: str, percent: int | None) -> TaskView:
         def act(hold: AuthorizedTask) -> bool:
             if not tasks.report(tx, hold.task, message, percent):
@@ -53,6 +43,11 @@ class TaskWork:
             return True
 
         return _reported(tx, caller, "task-progress", task_id, {"message": message, "percent": percent}, act)
+
+    async def complete(self, caller: Caller, task_id: str, result: str, reply: str | None = None) -> TaskView:
+        """Completes a task with its result; ``reply`` is posted in the thread. The delegator gets the result."""
+        said = check_text(reply) if reply else None
+        return await self._database.write(self._complete, caller, task_id, checked(result, "result"), said)
 
     def _complete(self, tx: Transaction, caller: Caller, task_id: str, result: str, reply: str | None) -> TaskView:
         def act(hold: AuthorizedTask) -> bool:
@@ -65,6 +60,11 @@ class TaskWork:
             return True
 
         return _reported(tx, caller, "task-complete", task_id, {"result": result, "reply": reply}, act)
+
+    async def fail(self, caller: Caller, task_id: str, error: str, reply: str | None = None) -> TaskView:
+        """Fails a task; ``reply`` is posted in the thread, otherwise the coordinator posts the reason."""
+        said = check_text(reply) if reply else None
+        return await self._database.write(self._fail, caller, task_id, checked(error, "error"), said)
 
     def _fail(self, tx: Transaction, caller: Caller, task_id: str, error: str, reply: str | None) -> TaskView:
         def act(hold: AuthorizedTask) -> bool:

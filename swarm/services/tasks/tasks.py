@@ -117,39 +117,6 @@ class Tasks:
         askers = await self._askers.identified(agent, partial(_askers, caller=caller, task_id=parent_id))
         return await self._database.write(self._create, caller, brief, agent, parent_id, askers)
 
-    async def assign(self, caller: Caller | None, task_id: str, agent: str) -> TaskView:
-        """Assigns an unassigned task to a worker. Raises Conflict for an assigned task, and the errors of `worker`."""
-        askers = await self._askers.identified(agent, partial(_askers, caller=caller, task_id=task_id))
-        return await self._database.write(self._assign, caller, task_id, agent, askers)
-
-    async def cancel(self, caller: Caller | None, task_id: str, reason: str = "") -> TaskView:
-        """Cancels an unfinished task and its subtasks. Its run is notified at once."""
-        return await self._database.write(self._cancel, caller, task_id, reason)
-
-    async def redrive(self, task_id: str) -> TaskView:
-        """Hands out a dead task again, with its attempts reset.
-
-        Raises NotFound, or Conflict if the task is not dead.
-        """
-        return await self._database.write(self._redrive, task_id)
-
-    async def redrive_all(self, selection: Selection, *, dry_run: bool) -> Batch:
-        """Hands out all dead tasks again that match, or only counts them."""
-        found = await self._database.read(task_queries.matching, selection, MOST)
-        return await act_on_all(self._database, found, self._redrive, dry_run=dry_run)
-
-    async def get(self, agent: Agent | None, task_id: str) -> TaskView:
-        """Returns one task. Raises NotFound for an unknown task or a task that the agent may not see."""
-        return await self._database.read(_get, agent, task_id)
-
-    async def latest(
-        self, agent: Agent | None, status: TaskStatus | None, limit: int, *, bound_to: str | None = None
-    ) -> list[TaskView]:
-        """Returns the newest tasks in brief: all for leads and operators; for a worker, its own tasks and the tasks it
-        created. For the key of a lease, those among the newest `MOST_TASKS` that it reaches.
-        """
-        return await self._database.read(_latest, agent, status, limit, bound_to)
-
     def _create(
         self,
         tx: Transaction,
@@ -174,6 +141,92 @@ class Tasks:
                 hint="Use a new request_id for a new task.",
             )
         return view_of(tx, made["task_id"])
+
+    async def assign(self, caller: Caller | None, task_id: str, agent: str) -> TaskView:
+        """Assigns an unassigned task to a worker. Raises Conflict for an assigned task, and the errors of `worker`."""
+        askers = await self._askers.identified(agent, partial(_askers, caller=caller, task_id=task_id))
+        return await self._database.write(self._assign, caller, task_id, agent, askers)
+
+    def _assign(self, tx: Transaction, caller: Caller | None, task_id: str, agent: str, askers: Askers) -> TaskView:
+        def act() -> dict[str, object]:
+            task = _to_manage(tx, caller, task_id)
+            by = caller.agent if caller else None
+            target = worker(read_roster(tx, self._operating_policy), agent, by)
+            check_vouched(tx, self._operating_policy, target, by, task)
+            if caller:
+                self._askers.check(target, partial(_askers, tx, caller=caller, task_id=task_id), askers)
+            check_no_return(task_queries.ancestors(tx, task.parent_id), target.id)
+            if not _waits_for_an_agent(task):
+                raise Conflict(
+                    f"This task is {task.status} and cannot be assigned.",
+                    hint="Cancel it and create another one." if task.status in OPEN_STATUSES else None,
+                )
+            reason = f"assigned to {target.name}"
+            tasks.give(tx, task, target.id, _take_thread(tx, task, target.id, reason, self._operating_policy), reason)
+            if task.status is TaskStatus.UNASSIGNED:
+                tasks.move(tx, TaskStep.ASSIGN, replace(task, agent_id=target.id))
+            return {}
+
+        def stands() -> bool:  # not for a task that was unassigned again
+            task = tasks.get(tx, task_id)
+            return task is None or not _waits_for_an_agent(task)
+
+        _once(tx, caller, "assign-task", task_id, {"agent": agent}, act, stands=stands)
+        return view_of(tx, task_id)
+
+    async def cancel(self, caller: Caller | None, task_id: str, reason: str = "") -> TaskView:
+        """Cancels an unfinished task and its subtasks. Its run is notified at once."""
+        return await self._database.write(self._cancel, caller, task_id, reason)
+
+    def _cancel(self, tx: Transaction, caller: Caller | None, task_id: str, reason: str) -> TaskView:
+        who = caller.agent.name if caller else "an operator"
+        why = f"by {who}" + (f": {reason.strip()}" if reason.strip() else "")
+
+        def act() -> dict[str, object]:
+            task = _own(tx, caller, task_id) or _to_manage(tx, caller, task_id)
+            if not task_ends.cancel(tx, task, why, self._operating_policy, by=caller.agent.id if caller else None):
+                raise Conflict(f"This task is already {task.status}.")
+            return {}
+
+        _once(tx, caller, "cancel-task", task_id, {"reason": reason}, act)
+        return view_of(tx, task_id)
+
+    async def redrive(self, task_id: str) -> TaskView:
+        """Hands out a dead task again, with its attempts reset.
+
+        Raises NotFound, or Conflict if the task is not dead.
+        """
+        return await self._database.write(self._redrive, task_id)
+
+    async def redrive_all(self, selection: Selection, *, dry_run: bool) -> Batch:
+        """Hands out all dead tasks again that match, or only counts them."""
+        found = await self._database.read(task_queries.matching, selection, MOST)
+        return await act_on_all(self._database, found, self._redrive, dry_run=dry_run)
+
+    async def get(self, agent: Agent | None, task_id: str) -> TaskView:
+        """Returns one task. Raises NotFound for an unknown task or a task that the agent may not see."""
+        return await self._database.read(self._get, agent, task_id)
+
+    @staticmethod
+    def _get(tx: Transaction, agent: Agent | None, task_id: str) -> TaskView:
+        return view(tx, _visible(tx, agent, task_id))
+
+    async def latest(
+        self, agent: Agent | None, status: TaskStatus | None, limit: int, *, bound_to: str | None = None
+    ) -> list[TaskView]:
+        """Returns the newest tasks in brief: all for leads and operators; for a worker, its own tasks and the tasks it
+        created. For the key of a lease, those among the newest `MOST_TASKS` that it reaches.
+        """
+        return await self._database.read(self._latest, agent, status, limit, bound_to)
+
+    @staticmethod
+    def _latest(
+        tx: Transaction, agent: Agent | None, status: TaskStatus | None, limit: int, bound_to: str | None
+    ) -> list[TaskView]:
+        own = agent.id if agent and agent.role is not Role.LEAD else None
+        most = MOST_TASKS if bound_to else limit
+        found = views_in_brief(tx, task_queries.latest(tx, most, status=status, agent_id=own))
+        return lease_keys.reached(tx, bound_to, found)[:limit] if bound_to else found
 
     def _make(
         self,
@@ -219,46 +272,6 @@ class Tasks:
             by_strangers=parent.by_strangers if parent else _is_work_of_strangers(tx, caller),
             reason=f"created by {by.name if by else 'an operator'}",
         )
-
-    def _assign(self, tx: Transaction, caller: Caller | None, task_id: str, agent: str, askers: Askers) -> TaskView:
-        def act() -> dict[str, object]:
-            task = _to_manage(tx, caller, task_id)
-            by = caller.agent if caller else None
-            target = worker(read_roster(tx, self._operating_policy), agent, by)
-            check_vouched(tx, self._operating_policy, target, by, task)
-            if caller:
-                self._askers.check(target, partial(_askers, tx, caller=caller, task_id=task_id), askers)
-            check_no_return(task_queries.ancestors(tx, task.parent_id), target.id)
-            if not _waits_for_an_agent(task):
-                raise Conflict(
-                    f"This task is {task.status} and cannot be assigned.",
-                    hint="Cancel it and create another one." if task.status in OPEN_STATUSES else None,
-                )
-            reason = f"assigned to {target.name}"
-            tasks.give(tx, task, target.id, _take_thread(tx, task, target.id, reason, self._operating_policy), reason)
-            if task.status is TaskStatus.UNASSIGNED:
-                tasks.move(tx, TaskStep.ASSIGN, replace(task, agent_id=target.id))
-            return {}
-
-        def stands() -> bool:  # not for a task that was unassigned again
-            task = tasks.get(tx, task_id)
-            return task is None or not _waits_for_an_agent(task)
-
-        _once(tx, caller, "assign-task", task_id, {"agent": agent}, act, stands=stands)
-        return view_of(tx, task_id)
-
-    def _cancel(self, tx: Transaction, caller: Caller | None, task_id: str, reason: str) -> TaskView:
-        who = caller.agent.name if caller else "an operator"
-        why = f"by {who}" + (f": {reason.strip()}" if reason.strip() else "")
-
-        def act() -> dict[str, object]:
-            task = _own(tx, caller, task_id) or _to_manage(tx, caller, task_id)
-            if not task_ends.cancel(tx, task, why, self._operating_policy, by=caller.agent.id if caller else None):
-                raise Conflict(f"This task is already {task.status}.")
-            return {}
-
-        _once(tx, caller, "cancel-task", task_id, {"reason": reason}, act)
-        return view_of(tx, task_id)
 
     def _redrive(self, tx: Transaction, task_id: str) -> TaskView:
         task = _to_manage(tx, None, task_id)
@@ -406,16 +419,3 @@ def _visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task:
     if task is None:
         raise NotFound(f"There is no task '{task_id}'.", hint="list-tasks shows all tasks.")
     return task
-
-
-def _get(tx: Transaction, agent: Agent | None, task_id: str) -> TaskView:
-    return view(tx, _visible(tx, agent, task_id))
-
-
-def _latest(
-    tx: Transaction, agent: Agent | None, status: TaskStatus | None, limit: int, bound_to: str | None
-) -> list[TaskView]:
-    own = agent.id if agent and agent.role is not Role.LEAD else None
-    most = MOST_TASKS if bound_to else limit
-    found = views_in_brief(tx, task_queries.latest(tx, most, status=status, agent_id=own))
-    return lease_keys.reached(tx, bound_to, found)[:limit] if bound_to else found

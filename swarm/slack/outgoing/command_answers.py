@@ -24,6 +24,7 @@ from swarm.domain.commands import (
     RemarkStored,
     RemarkWanted,
     StopChoice,
+    Subcommand,
     SwarmCondition,
     WorkList,
     WorkState,
@@ -117,13 +118,7 @@ def _help(answer: CommandHelp) -> str:
             "*What you can do*",
             "Mention me in a channel, or write to me directly. Go on in the thread; no mention is needed there.",
             "`swarm#name` in a message addresses one agent, `swarm#all` all; `!stop` stops what runs or waits in it.",
-            f"`{command} status`: is everything running, and who answers here?",
-            f"`{command} agents`: the agents, and how to address them",
-            f"`{command} tasks`: your open messages and tasks, and the other tasks of this conversation",
-            f"`{command} stop`: stop what runs for you here",
-            f"`{command} explain LINK`: who got a message, and what became of it; without a link, your last one here",
-            f"`{command} feedback TEXT`: tell the people who run the swarm what you think",
-            f"`{command} help`: this text. Only you see these answers.",
+            *(f"`{f'{command} {one} {one.argument}'.rstrip()}`: {one.purpose}" for one in Subcommand),
         ]
     )
 

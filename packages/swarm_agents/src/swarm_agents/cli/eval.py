@@ -138,20 +138,12 @@ def lead(
     """
     from dataclasses import asdict, replace
 
-    from swarm.config import load as settings
     from swarm_agents.builtin.lead_evaluation import THREADS, LeadMove, load_threads, score
 
     log.configure("error")
     suite = load_threads(threads or THREADS)
     chosen = replace(suite, threads=_of_categories(suite.threads, category or []))
-    if (agent if provider is not None else env) is not None:
-        wrong = "--provider and --agent exclude each other" if agent is not None else "--env needs --provider"
-        raise ConfigurationError(f"{wrong}: the lead is either a coding CLI or a built-in agent.")
-    judged = asyncio.run(
-        _led(settings(), agent, chosen, parallel)
-        if provider is None
-        else _led_by_cli(settings(), provider, env or (), chosen, parallel)
-    )
+    judged = _judged_threads(agent, provider, env, chosen, parallel)
     found = score(judged)
     if as_json:
         _print_json({"score": asdict(found), "threads": [_plain_thread(one) for one in judged]})
@@ -159,6 +151,20 @@ def lead(
         _show_led(judged, found)
     is_answered = any(one.got is not LeadMove.ERROR for one in judged)
     return 0 if is_answered and found.right >= at_least else 1
+
+
+def _judged_threads(
+    agent: str | None, provider: str | None, env: _Categories, suite: ThreadSuite, parallel: int
+) -> list[JudgedThread]:
+    """Has the lead answer the threads. Raises ConfigurationError for options that exclude each other."""
+    from swarm.config import load as settings
+
+    if (agent if provider is not None else env) is not None:
+        wrong = "--provider and --agent exclude each other" if agent is not None else "--env needs --provider"
+        raise ConfigurationError(f"{wrong}: the lead is either a coding CLI or a built-in agent.")
+    if provider is None:
+        return asyncio.run(_led(settings(), agent, suite, parallel))
+    return asyncio.run(_led_by_cli(settings(), provider, env or (), suite, parallel))
 
 
 def _led_by(settings: Settings, name: str | None) -> tuple[str, BuiltinAgentSettings]:

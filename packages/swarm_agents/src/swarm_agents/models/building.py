@@ -6,7 +6,6 @@ The providers' clients neither hang nor repeat requests, because retries are han
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -21,6 +20,7 @@ from pydantic_ai.settings import ModelSettings
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.language_models import OLLAMA_BASE_URL, ModelSpec, Provider, require_key
 from swarm_agents.models.served import DEFAULT_RETRIES, RetryPolicy, Served, in_order
+from swarm_agents.models.troubles import bedrock_region
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -202,11 +202,6 @@ def _anthropic_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -
     return AsyncAnthropic(
         base_url=address, api_key=spec.api_key or NO_KEY, http_client=http, timeout=http.timeout, max_retries=0
     )
-
-
-def bedrock_region(spec: ModelSpec) -> str | None:
-    """Returns the configured region, or AWS_REGION, which most AWS programs read but boto3 does not."""
-    return spec.region or os.environ.get("AWS_REGION")
 
 
 def _bedrock_client(spec: ModelSpec) -> Any:

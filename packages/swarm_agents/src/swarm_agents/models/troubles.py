@@ -6,6 +6,7 @@ errors of the libraries used by pydantic-ai are recognised without importing the
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -314,10 +315,13 @@ def _has_no_address(error: BaseException) -> bool:
 
 
 def _is_known_region(spec: ModelSpec) -> bool:
-    from swarm_agents.models.building import bedrock_region
-
     region = bedrock_region(spec)
     return region is None or region in _regions()  # a region from AWS's own configuration is assumed to be valid
+
+
+def bedrock_region(spec: ModelSpec) -> str | None:
+    """Returns the configured region, or AWS_REGION, which most AWS programs read but boto3 does not."""
+    return spec.region or os.environ.get("AWS_REGION")
 
 
 @cache

@@ -86,27 +86,6 @@ def _finished(tx: Transaction, first: int, count: int, agents: int) -> None:
         _insert(tx, "history", columns, first, count)
 
 
-def _open_reactions(tx: Transaction, first: int, count: int) -> None:
-    """Inserts a due reaction in each of ``count`` threads."""
-    columns = {
-        "id": f"'reaction-' || ({_BASE} + i)",
-        "kind": "'reaction'",
-        "status": "'queued'",
-        "thread_id": f"'thread-' || ({_BASE} + i)",
-        "channel": _CHANNEL,
-        "target_ts": _SLACK_TS,
-        "text": "'eyes'",
-        "broadcast": "FALSE",
-        "idempotency_key": f"'reaction-' || ({_BASE} + i)",
-        "attempts": "0",
-        "due_at": f"{_MOMENT} + i",
-        "expires_at": f"{2 * int(_MOMENT)}",
-        "created_at": f"{_MOMENT} + i",
-        "mark": "'stored'",
-    }
-    _insert(tx, "deliveries", columns, first, count)
-
-
 def _analyse(tx: Transaction) -> None:
     """Updates the planner's statistics, as PostgreSQL's autovacuum does. SQLite collects no statistics by itself."""
     if tx.dialect == "postgresql":
@@ -271,6 +250,27 @@ async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
             figure(f"look for {what}, many against none", many[what] / none[what], "×", target=2.0),
         ]
     return window.beside(found)
+
+
+def _open_reactions(tx: Transaction, first: int, count: int) -> None:
+    """Inserts a due reaction in each of ``count`` threads."""
+    columns = {
+        "id": f"'reaction-' || ({_BASE} + i)",
+        "kind": "'reaction'",
+        "status": "'queued'",
+        "thread_id": f"'thread-' || ({_BASE} + i)",
+        "channel": _CHANNEL,
+        "target_ts": _SLACK_TS,
+        "text": "'eyes'",
+        "broadcast": "FALSE",
+        "idempotency_key": f"'reaction-' || ({_BASE} + i)",
+        "attempts": "0",
+        "due_at": f"{_MOMENT} + i",
+        "expires_at": f"{2 * int(_MOMENT)}",
+        "created_at": f"{_MOMENT} + i",
+        "mark": "'stored'",
+    }
+    _insert(tx, "deliveries", columns, first, count)
 
 
 async def _looks(plan: LoopPlan, database: Database) -> dict[str, float]:
