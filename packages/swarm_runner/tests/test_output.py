@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
+from swarm_base import secrets
 from swarm_runner import output
 from swarm_runner.coordinator import Refused, Unreachable
 from swarm_runner.output import RunOutput
 from swarm_runner.port import StepShown, ToolState, UsageReported
 from swarm_runner.run_log import RunLog
+
+
+@pytest.fixture(autouse=True)
+def knows_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another test has hidden holds back what could be its beginning."""
+    monkeypatch.setattr(secrets, "_own", secrets._OwnSecrets())
 
 
 class FakeCoordinator:
