@@ -22,7 +22,6 @@ import httpx2
 import psycopg
 
 from swarm.domain.requests.button_actions import RETRY_RUN_ACTION
-from swarm.services.runs.run_ends import STOP_TEXT
 from swarm_lab.bench.agents import Part, question
 from swarm_lab.bench.storm import Asked, Log, Seen, judge
 from swarm_lab.bench.streaming_agent import Order
@@ -32,6 +31,7 @@ from tests.crash.kill_verdict import (
     Rows,
     attempts,
     faults_of_marks,
+    faults_of_posts,
     faults_of_stream,
     is_disowned,
     is_whole,
@@ -365,9 +365,8 @@ class Scene:
             for figure in judge(plain, self.log, seen)
             if figure.value and figure.what != "texts posted twice"
         ]
-        found += [
-            f"posted twice: {where}" for where, n in self.log.texts.items() if n > 1 and STOP_TEXT not in where[2]
-        ]
+        tables = self.house.rows.tables()
+        found += faults_of_posts(self.log.texts, self.threads, tables.rows["deliveries"])
         runs = (await self.http.get(f"http://127.0.0.1:{self.house.streaming_port}/sent")).json()
         for asked in self.asked:
             found += faults_of_marks(asked, messages)
@@ -377,7 +376,7 @@ class Scene:
                 if order.deltas == DEED and begun > 1 + self.pressed[asked.name]:
                     found.append(f"{asked.name}: its agent ran {begun} times, people wanted {self.pressed[asked.name]}")
         self.house.truth = Truth()
-        self.house.truth.check(self.house.rows.tables())
+        self.house.truth.check(tables)
         return found
 
     def keep_evidence(self, folder: Path, why: str) -> None:

@@ -128,3 +128,23 @@ def faults_of_marks(asked: Asked, seen: Mapping[str, Message]) -> list[str]:
     is_fine = given.count(ANSWERED) == 1 and set(given) <= {ANSWERED, STORED}
     is_fine = is_fine and len(given) == len(set(given))
     return [] if is_fine else [f"{asked.name} is marked {given}"]
+
+
+def faults_of_posts(
+    posted: Mapping[tuple[str, str, str], int],
+    threads: Mapping[tuple[str, str], Sequence[Message]],
+    deliveries: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """Which texts stand more often in a thread than there are runs that say them.
+
+    Two runs that were both interrupted before they showed anything say the same words, each once: where somebody
+    pressed Retry, or where the agent runs again by itself. ``posted`` counts the calls by channel, thread and text.
+    """
+    run_of = {row["id"]: json.loads(row["closing"] or "{}").get("place", {}).get("run_id") for row in deliveries}
+    found = []
+    for (channel, thread, text), count in posted.items():
+        same = [message for message in threads.get((channel, thread), []) if message["text"] == text]
+        runs = {run_of.get(((one["metadata"] or {}).get("event_payload") or {}).get("delivery_id")) for one in same}
+        if count > max(1, len(runs - {None})) and STOP_TEXT not in text:
+            found.append(f"posted twice: {(channel, thread, text)}")
+    return found

@@ -33,8 +33,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(240), pytest.mark.req("HITL-03", "HITL-06")]
 
-CARD = "wants to delete"
-WRITE = "wants to write"
+CARD = "delete `"
+WRITE = "write `notes.txt`"
 
 SETTINGS = """
 slack: {{pace: false}}

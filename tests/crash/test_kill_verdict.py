@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from swarm.services.runs.run_ends import STOP_TEXT
 from swarm_lab.bench.storm import Asked
 from swarm_lab.bench.streaming_agent import Order
-from tests.crash.kill_verdict import faults_of_marks, faults_of_stream
+from tests.crash.kill_verdict import faults_of_marks, faults_of_posts, faults_of_stream
 
 ORDER = Order(stream=7, deltas=4, per_second=1)
 ASKED = Asked(name="s7", channel="C1", ts="1.1", thread_ts="1.1")
@@ -82,3 +83,33 @@ def test_an_answered_message_has_one_check_mark(marks: dict[str, int], is_fine: 
     reactions = [{"name": name, "users": ["swarm"] * count} for name, count in marks.items()]
 
     assert (faults_of_marks(ASKED, {"1.1": {"reactions": reactions}}) == []) is is_fine
+
+
+RUNS = {"d1": "first run", "d2": "second run", "d3": "second run", "d4": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "count", "is_fine"),
+    [
+        pytest.param(NOTE, ["d1", "d2"], 2, True, id="two runs were interrupted"),
+        pytest.param(NOTE, ["d2", "d3"], 2, False, id="one run says it twice"),
+        pytest.param(NOTE, ["d1", "d1"], 2, False, id="one delivery is posted twice"),
+        pytest.param(NOTE, ["d1", "d2", "d2"], 3, False, id="of two runs, one says it twice"),
+        pytest.param(NOTE, ["d1"], 2, False, id="the second one was deleted"),
+        pytest.param(NOTE, ["d1", "d4"], 2, False, id="one of no run"),
+        pytest.param(NOTE, ["d4", None], 2, False, id="of no run at all"),
+        pytest.param(STOP_TEXT, [], 2, True, id="each run has its Stop button"),
+    ],
+)
+def test_a_text_is_posted_once_by_each_run_that_says_it(
+    text: str, shown: Sequence[str | None], count: int, *, is_fine: bool
+) -> None:
+    rows = [{"id": name, "closing": run and json.dumps({"place": {"run_id": run}})} for name, run in RUNS.items()]
+    thread = [
+        {"text": text, "metadata": name and {"event_type": "swarm_delivery", "event_payload": {"delivery_id": name}}}
+        for name in shown
+    ]
+
+    found = faults_of_posts({("C1", "1.1", text): count}, {("C1", "1.1"): thread}, rows)
+
+    assert (found == []) is is_fine

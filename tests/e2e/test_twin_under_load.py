@@ -85,7 +85,7 @@ async def test_under_load_no_delivery_is_lost_repeated_or_reordered() -> None:
 @contextlib.asynccontextmanager
 async def twin() -> AsyncIterator[tuple[int, str]]:
     """A twin in a process. Gives its process id and base URL."""
-    environment = os.environ | {"TWIN_RATES": "off", "TWIN_OWN_EVENTS": "off", "TWIN_RETENTION_MESSAGES": RETENTION}
+    environment = os.environ | {"TWIN_RATES": "off", "TWIN_RETENTION_MESSAGES": RETENTION}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "slack_twin", "--port", "0"), stdout=PIPE, env=environment
     )

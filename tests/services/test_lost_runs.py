@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -165,12 +166,26 @@ async def test_the_last_attempt_that_is_lost_says_that_there_is_no_answer_instea
 # What people see
 
 
-async def test_a_run_that_nobody_has_seen_anything_of_is_done_again_with_a_word_about_it(world: World) -> None:
+@pytest.mark.parametrize(
+    ("runs_again", "is_stopped", "says"),
+    [
+        pytest.param(True, False, RESTARTED_TEXT, id="done again"),
+        pytest.param(False, False, "⚠️ There is no answer", id="failed"),
+        pytest.param(True, True, "🛑 Stopped by <@U1>.", id="stopped"),
+    ],
+)
+async def test_a_run_that_nobody_has_seen_anything_of_says_its_end_once_whoever_finds_it(
+    world: World, *, runs_again: bool, is_stopped: bool, says: str
+) -> None:
     run = await running(world)
-    await run.lost()
-    await run.lost()
+    if is_stopped:
+        await world.database.write(partial(runs.request_stop, by="U1", run_id=run.run.id))
+    await asyncio.gather(*(run.lost(Loss(runs_again=runs_again, counts=True)) for _ in range(3)))
+    finds = show(world, hired("lead", Scripted()))
+    await finds.recovery.recover(lambda run_id: False, finds.term.is_ours)
     await world.send()
-    assert world.slack.posts == [RESTARTED_TEXT]
+    (post,) = world.slack.posts
+    assert post.startswith(says)
 
 
 async def test_a_run_whose_agent_was_not_called_yet_is_done_again_without_a_word(world: World) -> None:

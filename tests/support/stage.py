@@ -66,7 +66,7 @@ class Stage:
         return twin_settings(self.twin_url)
 
     async def start_twin(self, *, rates: bool = True) -> None:
-        env = {"TWIN_RATES": "on" if rates else "off", "TWIN_OWN_EVENTS": "off"}
+        env = {"TWIN_RATES": "on" if rates else "off"}
         self.twin = self.processes.fork("twin", "slack_twin", "--port", str(self.twin_port), env=env)
         await until_ready(self.twin, self.twin_url)
 
