@@ -92,7 +92,7 @@ async def main(server, folder):
 
 asyncio.run(main(*sys.argv[1:]))
 """
-SERVER = Path(__file__).parents[3] / "tests" / "agents" / "mcp" / "programs" / "plain_server.py"
+SERVER = Path(__file__).parents[2] / "swarm_agents" / "tests" / "agents" / "mcp" / "programs" / "plain_server.py"
 
 
 class Coordinator:
