@@ -21,6 +21,7 @@ import statistics
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -88,6 +89,16 @@ class House:
     def _module(self, path: Path) -> Module:
         text = path.read_text(encoding="utf-8")
         return Module(path=path.relative_to(self.root), text=text, tree=ast.parse(text))
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Looks for no garbage meanwhile: it takes two thirds of the time, and finds nothing in syntax trees."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _is_apart(path: Path) -> bool:
@@ -388,5 +399,5 @@ def _budgets(root: Path, reason: str | None, *, sets: bool) -> int:
 
 
 if __name__ == "__main__":
-    gc.disable()  # it takes two thirds of the time, and finds nothing in syntax trees
-    sys.exit(main(sys.argv[1:]))
+    with no_collector():
+        sys.exit(main(sys.argv[1:]))

@@ -18,12 +18,12 @@ What is found by entry points (`swarm.extensions`) does not count: the core's te
 from __future__ import annotations
 
 import ast
-import gc
 import hashlib
 import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -50,14 +50,10 @@ def packages(root: Path) -> list[str]:
 
 def hashes(root: Path, wanted: Iterable[str]) -> dict[str, str]:
     """The hash of each package as it lies in the checkout ``root`` now; none where git does not know that."""
-    gc.disable()  # it takes half of the time, and finds nothing in syntax trees
-    try:
+    with house.no_collector(), suppress(OSError, subprocess.CalledProcessError):
         checkout = Checkout(root=root)
         return {package: checkout.hash(package) for package in wanted}
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    finally:
-        gc.enable()
+    return {}
 
 
 def found_proven(root: Path) -> list[str]:

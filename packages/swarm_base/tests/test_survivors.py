@@ -68,13 +68,6 @@ from swarm_agents.system_prompts.limits import RenderLimits
 from swarm_agents.system_prompts.renderer import Renderer
 from swarm_lab.programs import Programs
 from swarm_base.processes.captured import run_program
-from swarm.config.mcp_servers import McpServer, Program
-from swarm_agents.mcp.servers import McpServers
-from swarm_agents.system_prompts.files import Template
-from swarm_agents.system_prompts.limits import RenderLimits
-from swarm_agents.system_prompts.renderer import Renderer
-from swarm_lab.demo.processes import Parts
-from swarm_base.processes.captured import run_program
 
 async def main(server, folder):
     place = pathlib.Path(folder)
