@@ -127,14 +127,14 @@ class Checkout:
         for dotted, program in MODULE_IN_TEXT.findall(text):
             yield from self._on_the_way_to(f"{dotted or program}.__main__", name)
         for last in FILE_IN_TEXT.findall(text):
-            if len(self.called[last]) == 1:
+            if len(self.called[last]) == 1 and not _is_of_twin(name):  # which opens nothing of ours
                 yield from self.called[last]
         if LOOKS_FOR_MODULES.search(text):
             yield from (other for other in self.modules.values() if other.startswith(f"{_folder(name)}/"))
 
     def _on_the_way_to(self, wanted: str, asking: str) -> Iterator[str]:
         """A module and the packages that it lies in; what is ``wanted`` may also be a name in that module."""
-        if asking.startswith(f"packages/{TWIN}/") and wanted.startswith("tests."):
+        if _is_of_twin(asking) and wanted.startswith("tests."):
             wanted = f"packages.{TWIN}.{wanted}"
         parts = wanted.split(".")
         names = (".".join(parts[: end + 1]) for end in range(len(parts)))
@@ -150,6 +150,10 @@ class Checkout:
             is_of_gate = _folder(name) == "tests"  # budgets, requirements, mutants
             if above and above in folders and not is_of_gate and not name.endswith(".py"):
                 yield name
+
+
+def _is_of_twin(name: str) -> bool:
+    return name.startswith(f"packages/{TWIN}/")
 
 
 def _folder(name: str) -> str:

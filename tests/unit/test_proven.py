@@ -21,7 +21,7 @@ PARTS = {
     "packages/slack_twin/pyproject.toml": "[project]\n",
     "packages/slack_twin/slack_twin/__init__.py": "",
     "packages/slack_twin/slack_twin/twin.py": "x = 1\n",
-    "packages/slack_twin/tests/test_twin.py": "from tests.support import mine\n",
+    "packages/slack_twin/tests/test_twin.py": "from tests.support import mine\nFILE = 'mine.py'\n",
     "packages/swarm_lab/pyproject.toml": "[project]\n",
     "packages/swarm_lab/src/swarm_lab/__init__.py": "",
     "packages/swarm_lab/src/swarm_lab/run.py": "def go():\n    from swarm.store import rows\n",
