@@ -26,11 +26,11 @@ demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print 
 test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, layers, migrations, tests
 	@exec $(BIN)/python -m tests.gate
 
-proof: $(VENV)/.dev $(VENV)/.npm  ## Every test on both databases, the whole twin, and the long proofs: killed and suspended coordinators, storms, load
+proof: $(VENV)/.dev $(VENV)/.npm  ## Every test on both databases, package by package, and the long proofs: killed and suspended coordinators, storms, load
 	@exec $(BIN)/python -m tests.gate --proof
 
 twin: $(VENV)/.dev  ## The twin's part of it: its whole tests; when they are green, the gate leaves them out
-	@exec $(BIN)/python -m tests.gate --twin
+	@exec $(BIN)/python -m tests.gate --proof --package slack_twin
 
 coding-clis:  ## Install claude, codex and opencode (1.7 GB) for the long tests that drive them: `make proof` finds them
 	@cd tests/coding_clis && npm ci --silent && echo "They are in $$PWD/node_modules/.bin"

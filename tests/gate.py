@@ -1,11 +1,12 @@
 """The one gate: format, lint, strict types, floors, then every test. ``make test`` and CI run the same.
 
 ``python -m tests.gate --quick`` stops before the tests; further arguments go to pytest. The proofs that take minutes
-each (``long``) are left to ``make proof``, so that the gate stays short enough to be run before every commit. The twin
-is a package of its own: its tests and types are left out as long as its folder is the one that ``make proof`` proved
-last (`tests.proven`), and the gate says so.
+each (``long``) are left to ``make proof``, so that the gate stays short enough to be run before every commit. The tests
+of a package are left out as long as it, and all of ours that it imports, is what ``make proof`` proved last
+(`tests.proven`), and the gate says so; those of the core always run.
 
-``--proof`` runs what takes long, the whole tests of the twin first; ``--twin`` those of the twin alone.
+``--proof`` runs what takes long, package by package, and notes each that is green; the core comes last. With
+``--package NAME`` it proves one package alone.
 
 Tests wait for processes now and then, and a check can use what is idle then: the checks run beside the tests, one after
 another. What a check has to say comes in one piece when it has ended; what pytest says comes as it says it.
@@ -13,6 +14,7 @@ another. What a check has to say comes in one piece when it has ended; what pyte
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -25,7 +27,7 @@ from tests import proven
 from tests.support import memory
 
 ROOT = Path(__file__).parent.parent
-TWIN = ROOT / proven.FOLDER
+TWIN = ROOT / "packages" / proven.TWIN
 BIN = Path(sys.executable).parent
 
 CHECKS = (
@@ -48,11 +50,9 @@ TESTS = [
     *("pytest", "-q", "-n", "4", "--dist", "loadgroup", "-m", "not long"),
     *("--hypothesis-profile=gate", f"--junitxml={REPORT}", "-o", "tmp_path_retention_policy=failed"),
 ]
-EVERY_TEST = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "-m", "not long", "--engines=both"]
-LONG_TESTS = [
-    *("pytest", "-q", "-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder"),
-    *("-m", "long", "--engines=both"),
-]
+PROOF = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "--engines=both"]
+NOT_LONG = ["-m", "not long"]
+LONG = ["--no-loadscope-reorder", "-m", "long"]
 
 TWIN_TYPES = ["mypy"]
 TWIN_TESTS = ["pytest", "-q", "-n", "4", "--dist", "loadgroup"]
@@ -77,41 +77,57 @@ def run_tests(name: str, command: list[str], folder: Path = ROOT, **environment:
 def gate(arguments: list[str]) -> list[str]:
     """Run everything, whatever fails, so that one run shows everything that is wrong; what that was."""
     is_quick, chosen = "--quick" in arguments, [one for one in arguments if one != "--quick"]
-    with_twin = not chosen and not proven.is_proven(ROOT)
+    left_out = proven.packages(ROOT) if chosen else proven.found_proven(ROOT)
+    with_twin = proven.TWIN not in left_out
+    tests = [*TESTS, *(chosen or [f"--ignore={_tests_of(package)}" for package in left_out])]
     beside = ThreadPoolExecutor(max_workers=1)
     try:
         checks = {name: beside.submit(check, name, command) for name, command in CHECKS}
         if with_twin:
             checks["types of the twin"] = beside.submit(check, "types of the twin", TWIN_TYPES, TWIN)
-        passed = {"tests": is_quick or (_compiled() and run_tests("tests", [*TESTS, *chosen], ROOT, **_files()))}
+        passed = {"tests": is_quick or (_compiled() and run_tests("tests", tests, ROOT, **_files()))}
         if with_twin and not is_quick:
-            passed["tests of the twin"] = run_tests("tests of the twin", [*TWIN_TESTS, "-m", "not long"], TWIN)
+            passed["tests of the twin"] = run_tests("tests of the twin", [*TWIN_TESTS, *NOT_LONG], TWIN)
         passed |= {name: checked.result() for name, checked in checks.items()}
     finally:
         beside.shutdown(cancel_futures=True)  # after Ctrl-C, which the check that runs has heard as well
-    if not with_twin:
-        why = "arguments choose other tests" if chosen else f"{proven.FOLDER} is as `make proof` proved it"
-        print(f"\n── NOT TESTED: THE TWIN: {why}", flush=True)
+    for package in [] if chosen else left_out:
+        print(f"\n── NOT TESTED: {package}: it and what it imports are as `make proof` proved them", flush=True)
+    if chosen:
+        print("\n── NOT TESTED: all that the arguments do not choose, and the twin", flush=True)
     return [name for name, well in passed.items() if not well]
 
 
-def proof(*, twin_only: bool) -> list[str]:
-    """Run all tests of the twin, and note it when they are green; then all other tests, the long ones as well."""
-    begun, tested = time.monotonic(), proven.tree(ROOT)
-    passed = {
-        "types of the twin": check("types of the twin", TWIN_TYPES, TWIN),
-        "tests of the twin": run_tests(
-            "tests of the twin", TWIN_TESTS, TWIN, CI="true"
-        ),  # where nothing may be skipped
-    }
-    if tested and all(passed.values()) and tested == proven.tree(ROOT):
-        proven.note(ROOT, tested, time.monotonic() - begun)
-        print(f"── noted in {proven.NOTE}, which belongs into the commit", flush=True)
-    if not twin_only:
-        passed["tests"] = run_tests("tests", EVERY_TEST)
-        passed["long tests"] = run_tests("long tests", LONG_TESTS)
+def proof(package: str | None = None) -> list[str]:
+    """Run all tests of each package, or of one, and note those that are green; then those of the core."""
+    begun, passed = time.monotonic(), dict[str, bool]()
+    for one in [package] if package else proven.packages(ROOT):
+        passed |= _prove(one)
+    if not package:
+        passed["tests"] = run_tests("tests", [*PROOF, *NOT_LONG, "tests"])
+        passed["long tests"] = run_tests("long tests", [*PROOF, *LONG, "tests"])
     print(f"── proof: {time.monotonic() - begun:.0f} s", flush=True)
     return [name for name, well in passed.items() if not well]
+
+
+def _prove(package: str) -> dict[str, bool]:
+    """Run all tests of a package; note it if they are green, with none skipped but long ones, and nothing changed."""
+    begun, before = time.monotonic(), proven.hashes(ROOT, [package])
+    name, longer, folder = f"tests of {package}", f"long tests of {package}", _tests_of(package)
+    if package == proven.TWIN:
+        passed = {"types of the twin": check("types of the twin", TWIN_TYPES, TWIN)}
+        passed[name] = run_tests(name, TWIN_TESTS, TWIN, CI="true")
+    else:
+        passed = {name: run_tests(name, [*PROOF, *NOT_LONG, folder], CI="true")}
+        passed[longer] = run_tests(longer, [*PROOF, *LONG, folder])
+    if before and all(passed.values()) and before == proven.hashes(ROOT, [package]):
+        proven.note(ROOT, package, before[package], time.monotonic() - begun)
+        print(f"── noted in {proven.note_of(package)}, which belongs into the commit", flush=True)
+    return passed
+
+
+def _tests_of(package: str) -> str:
+    return f"packages/{package}/tests"
 
 
 def _compiled() -> bool:
@@ -156,9 +172,14 @@ def _environment() -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run what was asked for; last, say what failed."""
-    is_proof = arguments in (["--proof"], ["--twin"])
-    failed = proof(twin_only="--twin" in arguments) if is_proof else gate(arguments)
+    """Run what was asked for; last, say what failed. Raises SystemExit for a package that does not exist."""
+    if "--proof" in arguments:
+        parser = argparse.ArgumentParser(prog="tests.gate", description="Prove what takes long.")
+        parser.add_argument("--proof", action="store_true", required=True)
+        parser.add_argument("--package", choices=proven.packages(ROOT), help="this one alone")
+        failed = proof(parser.parse_args(arguments).package)
+    else:
+        failed = gate(arguments)
     print(f"\nFAILED: {', '.join(failed)}" if failed else "\nAll is well.", flush=True)
     return 1 if failed else 0
 

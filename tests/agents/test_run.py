@@ -79,7 +79,7 @@ def _whole() -> list[AgentEvent]:
     ]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     cuts=st.lists(st.integers(0, len(_BODY)), max_size=40),
     line_end=st.sampled_from([b"\n", b"\r\n", b"\r"]),

@@ -114,7 +114,7 @@ async def test_any_text_is_a_query_and_means_its_words(
 
 
 @pytest.mark.usefixtures("filled")
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example("a* OR b")
 @given(
     st.text()

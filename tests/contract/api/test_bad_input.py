@@ -219,7 +219,7 @@ documents = st.dictionaries(names | st.text(max_size=8), json_values, max_size=5
 writes = st.sampled_from(
     [("POST", "/agents"), ("PATCH", "/agents/lea"), *(("POST", path) for path in JSON_POSTS), ("POST", "/mcp")]
 )
-fuzzed = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzzed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @fuzzed

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -136,7 +136,6 @@ def small(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(cutting, "MAX_ROWS", 6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     said=DOCUMENTS,
     cuts=st.lists(st.integers(0, 2_000), max_size=20),
