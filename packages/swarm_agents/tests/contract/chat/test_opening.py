@@ -117,10 +117,7 @@ async def test_a_wrong_key_is_told_at_the_start_of_a_conversation_and_in_the_pla
             async with opened(here, ChatArguments(), checks_model=True):
                 pass
     assert "refuses our key" in answer
-    assert (
-        raised.value.message
-        == "The model openai:gpt-5-mini refuses the key from OPENAI_API_KEY."
-    )
+    assert raised.value.message == "The model openai:gpt-5-mini refuses the key from OPENAI_API_KEY."
     assert "sk-mine" not in answer
 
 
