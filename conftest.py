@@ -21,6 +21,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 from swarm.store.admin import migrations
 from swarm.store.bridge.database import Database
 from tests.support.groups import Scheduling, longest_first, restore_groups, split_long
+from tests.support.logs import own_log
 from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
 
 # A shared machine is slow now and then; how long an example takes is not what the properties are about. Where CI is
@@ -33,6 +34,13 @@ settings.load_profile("swarm")
 structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
 
 ENGINES = ("sqlite", "postgresql")
+
+
+@pytest.fixture(autouse=True)
+def log_of_the_test() -> Iterator[None]:
+    """What a command configures for its whole process ends with the test, and no logger is kept for another one."""
+    with own_log():
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
